@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxina import _gpu, _module, _native, _report, _route, _tracing_settings, _watching, joining
+from jaxina import _gpu, _module, _native, _report, _route, _team_sums, _tracing_settings, _watching, joining
 from jaxina._jax_compat import compiled, program, run
 from jaxina._jax_compat import lowering as compat
 from jaxina.errors import InvalidArgumentError, NotInitializedError
@@ -145,9 +145,10 @@ def _global_groups(positions: list[list[int]]) -> np.ndarray:
 
 
 def _finish(module: Any) -> None:
-    """Finishes a lowered module that holds carried psums: merges, names and places them, and splits those of GPUs."""
-    _module.finish(module, (TARGET, START), _tracing_settings.bucket_bytes.value)
+    """Finishes a lowered module that holds carried sums: merges, names and places them, and splits those of GPUs."""
+    _module.finish(module, (TARGET, START, _team_sums.TARGET), _tracing_settings.bucket_bytes.value)
     _module.split(module, START, DONE)
+    _module.mark(module, _team_sums.TARGET)
 
 
 def _begin() -> contextlib.AbstractContextManager[None]:
@@ -164,9 +165,19 @@ def _add_to_report(module: Any, text: Callable[[], str]) -> None:
         )
 
 
+def _around(module: Any, text: Callable[[], str], processes: list[int]) -> Callable[[Any], Any] | None:
+    """Says how the runs of a compiled program are followed or enclosed; None: not at all."""
+    if _module.is_marked(module, _team_sums.TARGET):
+        return _team_sums.following
+    if jax.process_count() > 1 and jax.process_index() in processes:
+        return _route.around(_module.identity, module, text, processes)
+    return None
+
+
 def install() -> None:
     """Registers the handlers and overrides the primitives that sum. It does not start JAX's backend."""
     jax.ffi.register_ffi_target(TARGET, _native.all_reduce_cpu(), platform="cpu")
+    jax.ffi.register_ffi_target(_team_sums.TARGET, _native.team_all_reduce_cpu(), platform="cpu")
     _gpu.load()
     for name, registration in _native.gpu_types().items():
         jax.ffi.register_ffi_type(name, registration, platform="CUDA")
@@ -174,7 +185,8 @@ def install() -> None:
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
     program.install(_finish, _report.REASONS, _report.SEPARATOR)
     compiled.watch(_begin, _add_to_report)
-    run.surround(functools.partial(_route.around, _module.identity))
+    run.surround(_around)
+    compat.def_team_sum(_team_sums.lowered)
     for primitives, rule, why_not in (
         (compat.PSUMS, _psum, _psum_why_not),
         ((compat.PSUM_SCATTER,), _psum_scatter, _psum_scatter_why_not),

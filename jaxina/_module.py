@@ -33,6 +33,7 @@ from jaxina._jax_compat.lowering import as_dict, hlo, ir, ir_attribute
 _METADATA = "mhlo.frontend_attributes"
 _CONFIGURATION = "mhlo.backend_config"
 _ALIASES = "output_operand_aliases"
+_MARK = "jaxina_calls"  # frontend attribute of a module: the target of calls that it has
 
 # A call is merged only if it has no other attributes than these. A sharding annotation, for example, prevents it.
 _MERGEABLE = frozenset(
@@ -62,6 +63,23 @@ def finish(module: ir.Module, targets: Sequence[str], bucket_bytes: int) -> None
                     _set_identity(view.operation, f"{program}:{place}")
                     _work_in_place(view.operation)
                     place += 1
+
+
+def mark(module: ir.Module, target: str) -> None:
+    """Marks a module that has calls of the target, for `is_marked`."""
+    with module.context:
+        blocks = _blocks(module.operation)
+        if any(_is_call(view.operation, target) for block in blocks for view in block.operations):
+            attributes = module.operation.attributes
+            present = as_dict(attributes[_METADATA]) if _METADATA in attributes else {}
+            attributes[_METADATA] = ir.DictAttr.get({**present, _MARK: ir.StringAttr.get(target)})
+
+
+def is_marked(module: ir.Module, target: str) -> bool:
+    """Whether `mark` has found calls of the target in this module."""
+    attributes = module.operation.attributes
+    present = as_dict(attributes[_METADATA]) if _METADATA in attributes else {}
+    return _MARK in present and ir.StringAttr(present[_MARK]).value == target
 
 
 def _set_own_precision(call: ir.Operation) -> None:
@@ -285,7 +303,7 @@ def identity(module: ir.Module) -> int:
 
 def _set_identity(call: ir.Operation, name: str) -> None:
     configuration = as_dict(call.attributes[_CONFIGURATION])
-    described = f"{name}:{configuration['groups']}:{configuration['group_size']}"
+    described = f"{name}:{configuration.get('groups')}:{configuration.get('group_size')}"
     digest = hashlib.blake2b(described.encode(), digest_size=8).digest()
     configuration["identity"] = ir.IntegerAttr.get(
         ir.IntegerType.get_signless(64), int.from_bytes(digest, "little", signed=True)

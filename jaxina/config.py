@@ -290,10 +290,8 @@ class Configuration:
         path(),
         None,
         "Certificate of the authority that issues the certificates of the cluster's processes, PEM. With it "
-        "and the next two, "
-        "control calls (gRPC) are encrypted, and both ends must have a certificate of the authority. It needs "
-        "the package "
-        "cryptography (`pip install 'jaxina[tls]'`).",
+        "and the next two, control calls (gRPC) and metrics are encrypted, and both ends must have a certificate of "
+        "the authority. It needs the package cryptography (`pip install 'jaxina[tls]'`).",
     )
     tls_certificate: str | None = _setting(
         path(), None, "This process's certificate, PEM, with the DNS name jaxina. All processes may have the same."
@@ -403,6 +401,11 @@ class Configuration:
         None,
         "Address of the coordinator, where the processes find each other. Set by `jaxina run`, or printed by `jaxina "
         "coordinator`.",
+    )
+    keeper: str | None = _setting(
+        host_and_port(),
+        None,
+        "Address of the keeper of an elastic team, for `jaxina.elastic.steps`. Printed by `jaxina keeper`.",
     )
     rank: int | None = _setting(
         integer(0, MAX_WORKERS - 1), None, "This process's number, from 0. Set by `jaxina run`."

@@ -89,13 +89,15 @@ class NeverJoinedError(JaxinaError):
 
 
 class MismatchError(JaxinaError):
-    """Workers disagree: they sum different shapes, dtypes or psums at the same place, or have different settings."""
+    """Workers disagree: they sum different shapes, dtypes or psums at the same place, have different settings, or, in
+    an elastic team, different states."""
 
     code = "MISMATCH"
 
 
 class WorkerLostError(JaxinaError):
-    """A worker's process died, or left while others still needed it."""
+    """A worker's process died, or left while others still needed it. In an elastic team: the others go on without this
+    member, or the state did not come from another one."""
 
     code = "WORKER_LOST"
 
@@ -107,14 +109,15 @@ class CollectiveTimeoutError(JaxinaError, TimeoutError):
 
 
 class SwitchUnreachableError(JaxinaError, ConnectionError):
-    """The switch, or the scheduler of MLfabric, does not answer, or the connection to it broke. Also a
-    `ConnectionError`."""
+    """The switch, the scheduler of MLfabric or the keeper of an elastic team does not answer, or the connection to it
+    broke. Also a `ConnectionError`."""
 
     code = "SWITCH_UNREACHABLE"
 
 
 class JobRejectedError(JaxinaError):
-    """The switch, or a host of a job of MLfabric, refuses the job, the call or the transfer.
+    """The switch, a host of a job of MLfabric, or an elastic team's keeper or member refuses the job, the call or the
+    transfer.
 
     It does not know the job (the job ended or the switch was restarted), the secret or the token is wrong, or the
     caller is over one of the switch's limits. The message says which.

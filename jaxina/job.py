@@ -297,6 +297,7 @@ def _start(configuration: config.Configuration, topology: JaxTopology, incarnati
 def _serve_metrics(configuration: config.Configuration, topology: JaxTopology) -> Endpoint | None:
     if configuration.metrics is None:
         return None
+    from jaxina.control.tls import tls_of
     from jaxina.metrics.endpoint import Endpoint
 
     def statistics() -> dict[str, int]:
@@ -310,7 +311,7 @@ def _serve_metrics(configuration: config.Configuration, topology: JaxTopology) -
             *(topology.process, topology.processes, configuration.aggregator, statistics, _watching.longest_wait)
         )
 
-    return Endpoint(configuration.metrics, topology.process, collector)
+    return Endpoint(configuration.metrics, topology.process, collector, tls_of(configuration))
 
 
 def _aggregators(configuration: config.Configuration, process: int, host: str) -> Aggregators:

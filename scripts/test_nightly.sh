@@ -62,6 +62,8 @@ fuzz() {
 
 deaths() {
   "$bin/python" tests/python/death_campaign.py --kills 100 --stops 20 || failed+=("deaths of real processes")
+  "$bin/python" tests/campaigns/elastic_kills.py --kills 15 || failed+=("deaths in elastic teams")
+  "$bin/python" tests/campaigns/elastic_kills.py --kills 10 --aggregator direct || failed+=("deaths in elastic teams, direct")
 }
 
 model() {

@@ -4,11 +4,14 @@
 #include "xla_ffi/all_reduce_cpu.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "rdma_engine/numerics/stochastic_rounding.h"
 #include "xla_ffi/all_reduce_call.h"
 #include "xla_ffi/error_codes.h"
 #include "xla_ffi/sum_counts.h"
+#include "xla_ffi/team.h"
 
 namespace jaxina {
 namespace {
@@ -32,6 +35,19 @@ void copy(const Collective& collective) {
   }
 }
 
+ffi::Future submitted(const Group& group, std::int64_t device, Collective collective) {
+  ffi::Promise promise;
+  ffi::Future future(promise);
+  Engine::instance().submit(group, device, std::move(collective), [promise](const Status& status) mutable {
+    if (status.ok()) {
+      promise.SetAvailable();
+    } else {
+      promise.SetError(to_xla(status));
+    }
+  });
+  return future;
+}
+
 ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::RemainingRets results,
                        ffi::Span<const std::int64_t> groups, std::int64_t group_size, std::int64_t identity,
                        ffi::Span<const std::int64_t> precision) {
@@ -46,16 +62,33 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
     return finished({});
   }
   count_sum(call.collective.identity, call.collective);
-  ffi::Promise promise;
-  ffi::Future future(promise);
-  Engine::instance().submit(call.group, device, std::move(call.collective), [promise](const Status& status) mutable {
-    if (status.ok()) {
-      promise.SetAvailable();
-    } else {
-      promise.SetError(to_xla(status));
-    }
-  });
-  return future;
+  return submitted(call.group, device, std::move(call.collective));
+}
+
+ffi::Future team_all_reduce(ffi::RemainingArgs args, ffi::RemainingRets results, std::int64_t identity,
+                            ffi::Span<const std::int64_t> precision) {
+  const std::optional<Team> members = team();
+  if (!members) {
+    return finished({ErrorCode::kNotInitialized,
+                     "jaxina.elastic.all_reduce ran outside of a step: call it only in the function that is given to "
+                     "jaxina.elastic.steps"});
+  }
+  AllReduceCall call;
+  try {
+    const Group& group = members->group;
+    const ffi::Span<const std::int64_t> numbers(group.data(), group.size());
+    const auto size = static_cast<std::int64_t>(group.size());
+    call = all_reduce_call(members->member, {numbers, size, identity, precision}, args, results);
+  } catch (const Error& error) {
+    return finished(error.status());
+  }
+  if (call.group.size() == 1) {
+    copy(call.collective);
+    return finished({});
+  }
+  count_sum(call.collective.identity, call.collective);
+  call.collective.identity = numerics::random64(call.collective.identity, members->step);
+  return submitted(call.group, members->member, std::move(call.collective));
 }
 
 }  // namespace
@@ -68,6 +101,16 @@ XLA_FFI_Error* all_reduce_cpu(XLA_FFI_CallFrame* call_frame) {
                              .RemainingRets()
                              .Attr<ffi::Span<const std::int64_t>>("groups")
                              .Attr<std::int64_t>("group_size")
+                             .Attr<std::int64_t>("identity")
+                             .Attr<ffi::Span<const std::int64_t>>("precision"));
+  return (*handler)(call_frame);
+}
+
+XLA_FFI_Error* team_all_reduce_cpu(XLA_FFI_CallFrame* call_frame) {
+  XLA_FFI_DEFINE_HANDLER(handler, team_all_reduce,
+                         ffi::Ffi::Bind()
+                             .RemainingArgs()
+                             .RemainingRets()
                              .Attr<std::int64_t>("identity")
                              .Attr<ffi::Span<const std::int64_t>>("precision"));
   return (*handler)(call_frame);

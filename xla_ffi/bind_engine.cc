@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "rdma_engine/base/clock.h"
@@ -17,6 +18,7 @@
 #include "xla_ffi/connection_end.h"
 #include "xla_ffi/job_key.h"
 #include "xla_ffi/sum_counts.h"
+#include "xla_ffi/team.h"
 
 namespace jaxina {
 
@@ -395,6 +397,17 @@ void bind_engine(nb::module_& m) {
       "running", [] { return Engine::instance().running(); },
       "Whether the engine is open. False in a child that was forked while it was open, because the engine's threads "
       "are the parent's.");
+  m.def(
+      "set_team",
+      [](const Group& group, std::int64_t member, std::uint64_t step) {
+        set_team(group.empty() ? std::nullopt : std::optional(Team{group, member, step}));
+      },
+      "group"_a, "member"_a = 0, "step"_a = 0,
+      "Says with whom this process sums from now on, in custom calls of `jaxina_team_all_reduce`.\n\n"
+      "Args:\n"
+      "  group: the numbers of all members; []: nobody, the calls fail.\n"
+      "  member: this process's number.\n"
+      "  step: the attempt at a step; sums of different attempts are never added together.");
   m.def(
       "abort",
       [](const Group& group, const std::string& code, const std::string& message) {

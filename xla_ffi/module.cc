@@ -23,4 +23,8 @@ NB_MODULE(_native, m) {
       "all_reduce_cpu",
       [] { return nb::capsule(reinterpret_cast<void*>(&jaxina::all_reduce_cpu), "xla._CUSTOM_CALL_TARGET"); },
       "The handler of the custom call `jaxina_all_reduce` on CPU: a capsule for jax.ffi.register_ffi_target.");
+  m.def(
+      "team_all_reduce_cpu",
+      [] { return nb::capsule(reinterpret_cast<void*>(&jaxina::team_all_reduce_cpu), "xla._CUSTOM_CALL_TARGET"); },
+      "The same of the custom call `jaxina_team_all_reduce`.");
 }

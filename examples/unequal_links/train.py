@@ -38,6 +38,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # the folder of `shar
 from shared.digits import Digits, load_digits, shuffled_batches
 from shared.options import positive
 
+from jaxina import config
+from jaxina.control.tls import Tls, tls_of
 from jaxina.errors import JaxinaError, typed
 from jaxina.fabric.monitor import written
 from jaxina.fabric.service.client import Client
@@ -84,6 +86,12 @@ class Task:
         return float((np.asarray(self._logits(weights, digits.images)).argmax(-1) == digits.labels).mean())
 
 
+def credentials() -> tuple[str | None, Tls | None]:
+    """What the scheduler asks for, from JAXINA_TOKEN and JAXINA_TLS_*."""
+    settings = config.resolve()
+    return settings.token, tls_of(settings)
+
+
 def work(options: argparse.Namespace) -> None:
     """Is one worker: it trains until the model has had all its updates."""
     task = Task(options.seed)
@@ -91,7 +99,7 @@ def work(options: argparse.Namespace) -> None:
     training, _ = load_digits()
     mine = training[np.arange(options.rank, len(training), options.workers)]
     batches = shuffled_batches(mine, options.batch_size, 1000 * options.seed + options.rank)
-    with Client(options.scheduler, options.rank, options.bind) as client:
+    with Client(options.scheduler, options.rank, options.bind, *credentials()) as client:
         while True:
             weights, version = client.model()
             if version >= options.updates:
@@ -166,11 +174,11 @@ def launch(options: argparse.Namespace) -> None:
             for rank in range(options.workers)
         ]
         try:
-            with Client(address, options.workers) as client:
+            with Client(address, options.workers, "127.0.0.1:0", *credentials()) as client:
                 accuracy = watch(options, client, fabric)
                 for worker in workers:
                     worker.wait(timeout=60)
-                status = ask_status(address, 5, None)
+                status = ask_status(address, 5, *credentials())
         finally:
             over.set()
             for worker in workers:

@@ -24,6 +24,7 @@ from jax._src.lax.lax import reduce_sum
 from jax._src.lax.parallel import _replica_groups, psum_invariant_p, psum_p, reduce_scatter_p
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import hlo
+from jax.extend.core import Primitive
 
 from jaxina._jax_compat.effect import ORDER
 
@@ -100,6 +101,16 @@ def override_lowering(primitive: Any, rules: dict[str, Callable[..., Any]], stay
     register_lowering(primitive, elsewhere)
     for platform, rule in rules.items():
         register_lowering(primitive, lowered_by(rule), platform=platform)
+
+
+TEAM_SUM = Primitive("team_sum")
+"""The sum of an array over an elastic team (`jaxina._team_sums`)."""
+
+
+def def_team_sum(rule: Callable[..., Any]) -> None:
+    """Defines `TEAM_SUM`. `rule` lowers it on CPU, called as ``rule(ctx, operand)``."""
+    TEAM_SUM.def_effectful_abstract_eval(lambda aval: (aval, {ORDER}))
+    register_lowering(TEAM_SUM, rule, platform="cpu")
 
 
 # Up to JAX 0.11, XLA aborts on a token in a shard_map that leaves some mesh axes to the partitioner (partial-auto).

@@ -33,7 +33,7 @@ def check() -> None:
 
 
 def surround(around: Around) -> None:
-    """Asks `around` how to run each program that is compiled for this process, in a job of several processes.
+    """Asks `around` how to run each program that is compiled.
 
     Programs of this process alone are among them, because XLA calls its collectives for them too.
     """
@@ -43,11 +43,10 @@ def surround(around: Around) -> None:
         made = _from_hlo(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         processes = sorted({device.process_index for device in given["device_list"] or ()})
-        if jax.process_count() > 1 and jax.process_index() in processes:
-            wrap = around(given["hlo"], lambda: made.xla_executable.hlo_modules()[0].to_string(), processes)
-            if wrap is not None:
-                build = made.build_unsafe_call
-                made.build_unsafe_call = lambda: wrap(build())
+        wrap = around(given["hlo"], lambda: made.xla_executable.hlo_modules()[0].to_string(), processes)
+        if wrap is not None:
+            build = made.build_unsafe_call
+            made.build_unsafe_call = lambda: wrap(build())
         return made
 
     pxla.UnloadedMeshExecutable.from_hlo = staticmethod(from_hlo)  # type: ignore[method-assign]

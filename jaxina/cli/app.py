@@ -9,7 +9,21 @@ import typer
 from rich.console import Console
 
 import jaxina
-from jaxina.cli import bench, coordinator, doctor, fabric, info, plan, run, sim, status, switch, testbed
+from jaxina.cli import (
+    bench,
+    certify,
+    coordinator,
+    doctor,
+    fabric,
+    info,
+    keeper,
+    plan,
+    run,
+    sim,
+    status,
+    switch,
+    testbed,
+)
 from jaxina.errors import InvalidArgumentError, JaxinaError
 
 app = typer.Typer(
@@ -22,9 +36,11 @@ app = typer.Typer(
 run.register(app)
 switch.register(app)
 coordinator.register(app)
+keeper.register(app)
 status.register(app)
 doctor.register(app)
 bench.register(app)
+certify.register(app)
 sim.register(app)
 plan.register(app)
 testbed.register(app)

@@ -20,6 +20,7 @@ from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from jaxina.control.tls import Tls
     from jaxina.fabric.model import Vector
 
 _MEGABIT = 125_000  # bytes
@@ -47,6 +48,14 @@ def register(app: typer.Typer) -> None:
     for command in (scheduler, server, replica, status):
         group.command(command.__name__)(command)
     app.add_typer(group, name="fabric")
+
+
+def _credentials(token_file: Path | None) -> tuple[str | None, Tls | None]:
+    """The token and the certificate of this process."""
+    from jaxina.control.tls import tls_of
+
+    settings = config.resolve(token=read_token(token_file))
+    return settings.token, tls_of(settings)
 
 
 def scheduler(
@@ -115,12 +124,12 @@ def scheduler(
         patience=patience,
         seed=seed,
     )
-    token = config.resolve(token=read_token(token_file)).token
+    token, tls = _credentials(token_file)
     log_to_terminal(quiet)
     file = None if rates is None else RatesFile(rates)
     with (
         Signals((signal.SIGINT, signal.SIGTERM)) as signals,
-        SchedulerDaemon(settings, bind, token, file, measure) as daemon,
+        SchedulerDaemon(settings, bind, token, tls, file, measure) as daemon,
     ):
         announce(announce_fd, daemon.address)
         logging.getLogger("jaxina.fabric").info("scheduling for %d workers at %s", workers, daemon.address)
@@ -183,11 +192,11 @@ def _serve(
 
     host_in("--scheduler", scheduler)
     host_in("--bind", bind)
-    token = config.resolve(token=read_token(token_file)).token
+    token, tls = _credentials(token_file)
     log_to_terminal(quiet)
     with (
         Signals((signal.SIGINT, signal.SIGTERM)) as signals,
-        ModelServer(scheduler, bind, weights, log, token, ended=lambda: signals.send(signal.SIGTERM)) as served,
+        ModelServer(scheduler, bind, weights, log, token, tls, ended=lambda: signals.send(signal.SIGTERM)) as served,
     ):
         logging.getLogger("jaxina.fabric").info("taking updates at %s", served.address)
         signals.wait()
@@ -206,7 +215,7 @@ def status(
     from jaxina.fabric.service.session import ask_status
 
     host_in("--scheduler", scheduler)
-    reply = ask_status(scheduler, _CALL, config.resolve(token=read_token(token_file)).token)
+    reply = ask_status(scheduler, _CALL, *_credentials(token_file))
     if as_json:
         print(json.dumps(MessageToDict(reply, always_print_fields_with_no_presence=True)))
         return

@@ -7,9 +7,9 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from jaxina import config
+from jaxina import config, testbed
 from jaxina.cli import placement
 from jaxina.cli.children import die_with
 from jaxina.errors import SwitchUnreachableError
@@ -38,31 +38,41 @@ def private_switch(
     Raises:
       SwitchUnreachableError: it did not start.
     """
-    parent = os.getpid()
-    read_end, write_end = os.pipe()
     where = placement.current.get()
     host = where.switch_host(rack)
-    command = [
-        sys.executable,
-        "-m",
-        "jaxina.cli",
-        "switch",
-        "--bind",
-        f"{host}:0",
-        "--threads",
-        str(threads),
-        "--loss",
-        str(loss),
-        "--loss-seed",
-        str(loss_seed),
-        *(("--rdma", f"{host}:0") if rdma else ()),
-        *(("--upstream", upstream) if upstream is not None else ()),
-        "--announce-fd",
-        str(write_end),
-        "--quiet",
-    ]
+    options = ["--bind", f"{host}:0", "--threads", str(threads), "--loss", str(loss), "--loss-seed", str(loss_seed)]
+    options += ["--rdma", f"{host}:0"] if rdma else []
+    options += ["--upstream", upstream] if upstream is not None else []
+    with _running(lambda command: where.on_switch(command, rack), options) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def transparent_switch(made: testbed.Testbed) -> Iterator[str]:
+    """Runs a transparent switch in the place of a testbed's bridge, while the context lasts.
+
+    Args:
+      made: a testbed without racks, which is up.
+
+    Yields:
+      The switch's control address, HOST:PORT.
+
+    Raises:
+      SwitchUnreachableError: it did not start.
+    """
+    options = ["--transparent", ",".join(testbed.without_bridge(made)), "--bind", f"{made.transparent_host}:0"]
+    with _running(lambda command: [*made.inside(testbed.BRIDGE), *command], options) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _running(placed: Callable[[list[str]], list[str]], options: list[str]) -> Iterator[str]:
+    """Runs `jaxina switch` with these options, and yields its control address."""
+    parent = os.getpid()
+    read_end, write_end = os.pipe()
+    command = [sys.executable, "-m", "jaxina.cli", "switch", *options, "--announce-fd", str(write_end), "--quiet"]
     process = subprocess.Popen(
-        where.on_switch(command, rack),
+        placed(command),
         stdin=subprocess.DEVNULL,
         # The workers serve their counters there.
         env={name: value for name, value in os.environ.items() if name != config.variable("metrics")},

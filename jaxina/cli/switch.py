@@ -21,6 +21,7 @@ from jaxina.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from jaxina.control.server import ControlServer
+    from jaxina.control.tls import Tls
 
 _BIND = "127.0.0.1:51000"  # nobody else reaches it: who serves other hosts says where
 _CONTROL_NICENESS = 5  # added to the niceness of the control service's threads
@@ -215,7 +216,7 @@ def switch(
                 data_plane.ended = server.end_job
             log = logging.getLogger("jaxina.switch")
             if settings.metrics is not None:
-                running.enter_context(_metrics(settings.metrics, server))
+                running.enter_context(_metrics(settings.metrics, server, tls))
             announce(announce_fd, server.address)
             log.info("control at %s, data at %s%s", server.address, where, f", upstream {upstream}" if upstream else "")
             of_token = "everybody who reaches it" if token is None else "only callers with its token"
@@ -227,7 +228,7 @@ def switch(
 
 
 @contextlib.contextmanager
-def _metrics(bind: str, server: ControlServer) -> Iterator[None]:
+def _metrics(bind: str, server: ControlServer, tls: Tls | None) -> Iterator[None]:
     """Serves the switch's metrics while the context lasts."""
     from jaxina.metrics.endpoint import Endpoint
 
@@ -236,7 +237,7 @@ def _metrics(bind: str, server: ControlServer) -> Iterator[None]:
 
         return SwitchCollector(server.status)
 
-    endpoint = Endpoint(bind, 0, collector)
+    endpoint = Endpoint(bind, 0, collector, tls)
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxina.control.servers import Switch
@@ -18,6 +18,7 @@ from jaxina.control.store import Store
 from jaxina.control.topology import Place
 from jaxina.control.wording import listed
 from jaxina.errors import (
+    InvalidArgumentError,
     JaxinaError,
     MismatchError,
     NeverJoinedError,
@@ -107,6 +108,7 @@ class Rendezvous:
           NeverJoinedError: a process did not announce itself in time.
           WorkerLostError: a process of the group has ended.
           MismatchError: processes have different settings.
+          InvalidArgumentError: two hosts have one name.
           ShutDownError: this process is shutting down.
           JaxinaError: the leader's `agree` raised it.
         """
@@ -119,6 +121,7 @@ class Rendezvous:
         try:
             everybody = self._gather()
             _check_settings(me, everybody)
+            check_names({presence.process: presence.place for presence in everybody})
             agreement = agree(everybody)
         except JaxinaError as error:
             self._publish({"error": error.code, "message": error.message})
@@ -213,4 +216,24 @@ def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs:
             raise MismatchError(
                 f"process {process} has {name}={mine.get(name)!r} but process {other} has {theirs.get(name)!r}: give "
                 "all processes the same arguments of jaxina.init() and the same JAXINA_* variables"
+            )
+
+
+def check_names(places: Mapping[int, Place]) -> None:
+    """Checks that no two hosts have one name. All messages that name a host would be about both.
+
+    Args:
+      places: where each process runs, by its number.
+
+    Raises:
+      InvalidArgumentError: two have. The message names a process on each.
+    """
+    first: dict[str, int] = {}
+    for process, place in places.items():
+        other = first.setdefault(place.host, process)
+        if places[other].machine != place.machine:
+            raise InvalidArgumentError(
+                f"process {other} (pid {places[other].pid}) and process {process} (pid {place.pid}) run on two hosts "
+                f"that have one name, {place.host}, so no message could say on which: give each host a name of its "
+                "own (hostnamectl hostname NAME), or each container (--hostname NAME)"
             )

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from jaxina.control.rendezvous import check_equal_settings
+from jaxina.control.rendezvous import check_equal_settings, check_names
 from jaxina.control.roll_call import GRACE, MAX_LATE, MAX_LINE, Answer, JobView
 from jaxina.errors import (
     InvalidArgumentError,
@@ -60,6 +60,7 @@ class Roll:
           NeverJoinedError: some did not come before another's patience ended. The message names them. The processes
             that came have been told.
           MismatchError: processes have different settings. They have been told.
+          InvalidArgumentError: two hosts have one name. The processes have been told.
         """
         assert self._listener is not None
         self._listener.setblocking(False)
@@ -70,6 +71,7 @@ class Roll:
             first = min(self._here)
             for rank, (answer, _) in self._here.items():
                 check_equal_settings(first, self._here[first][0].settings, rank, answer.settings)
+            check_names({rank: answer.place for rank, (answer, _) in self._here.items()})
             if not complete:
                 raise self._never_joined()
             self._tell({"service": self._serve()})

@@ -138,7 +138,7 @@ def answer_roll(address: str, me: Answer) -> tuple[str, CoordinatorConnection]:
       NeverJoinedError: some processes did not come in time, and the message names them; or no coordinator answers.
       RankTakenError: another process has this rank.
       MismatchError: the coordinator expects another number of processes, or processes have different settings.
-      InvalidArgumentError: the rank is not below the number of processes.
+      InvalidArgumentError: the rank is not below the number of processes, or two hosts have one name.
     """
     deadline = time.monotonic() + me.patience
     while True:

@@ -51,6 +51,15 @@ class Tls:
             *(self.authority.read_bytes(), self.key.read_bytes(), self.certificate.read_bytes())
         )
 
+    @property
+    def of_https(self) -> ssl.SSLContext:
+        """OpenSSL's context for a server of HTTP. Callers must have a certificate too."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(self.authority)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
 
 def tls_of(configuration: Configuration) -> Tls | None:
     """Reads the files that the configuration names, and checks them. None if it names none.

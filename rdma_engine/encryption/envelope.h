@@ -1,4 +1,4 @@
-// The envelope: what a encrypted packet looks like on the wire. All fields are big-endian.
+// The envelope: what an encrypted packet looks like on the wire. All fields are big-endian.
 //
 //   0      2         3      4     8        10         12       20
 //   | magic | version | role | job | sender | reserved | number | a packet of wire/packet.h, encrypted | tag (16) |

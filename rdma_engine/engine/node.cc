@@ -21,6 +21,8 @@ constexpr auto kIdleTick = std::chrono::milliseconds(250);
 constexpr std::size_t kInlineElements = 64 * 1024;
 constexpr std::size_t kTogetherElements = 256 * 1024;
 
+constexpr char kStopped[] = "jaxina was shut down while this sum was pending";
+
 std::size_t bytes_of(const Tensor& tensor) { return tensor.count * numerics::element_codec(tensor.type).size; }
 
 std::size_t bytes_of(const Collective& collective) {
@@ -176,6 +178,10 @@ bool Node::connect() {
         throw Error(ErrorCode::kInvalidArgument, "a device of another process was submitted here");
       }
     }
+    config_->member.gives_up = [this] {
+      const std::lock_guard guard(mutex_);
+      return stopping_ ? Status(ErrorCode::kShutDown, kStopped) : abort_reason_;
+    };
     std::unique_ptr<Endpoint> endpoint;
     if (shape.workers() > 1) endpoint = make_endpoint(*config_);
     if (endpoint) endpoint->record(recorder_.get());
@@ -200,7 +206,7 @@ bool Node::step() {
     });
     if (stopping_) {
       lock.unlock();
-      return fail({ErrorCode::kShutDown, "jaxina was shut down while this sum was pending"}), false;
+      return fail({ErrorCode::kShutDown, kStopped}), false;
     }
     if (const Status ended = abort_reason_; !ended.ok()) {
       lock.unlock();

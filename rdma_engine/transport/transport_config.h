@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "rdma_engine/encryption/job_key.h"
+#include "rdma_engine/errors.h"
 #include "rdma_engine/messages/connection_end.h"
 #include "rdma_engine/shape/job_shape.h"
 
@@ -20,6 +22,8 @@ struct Membership {
   std::uint32_t job = 0;       // id at the aggregator
   std::uint64_t secret = 0;    // shared by the job's workers and its aggregator
   double join_timeout_s = 60;  // how long to wait for the other workers
+  // Asked several times a second while this worker waits for the others. An error ends the wait. May be empty.
+  std::function<Status()> gives_up = {};
 };
 
 // The share of arriving packets to drop, for experiments.

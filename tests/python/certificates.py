@@ -1,4 +1,4 @@
-"""An authority that issues certificates for TLS of control calls."""
+"""An authority that issues certificates, for tests of TLS."""
 
 import datetime
 

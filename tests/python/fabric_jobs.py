@@ -63,7 +63,7 @@ class Fabric:
         return self.stack.enter_context(Client(self.daemon.address, rank))
 
     def status(self):
-        return ask_status(self.daemon.address, WAIT, None)
+        return ask_status(self.daemon.address, WAIT, None, None)
 
 
 def train(workers: list[Client], rounds: int) -> dict[tuple[int, int], bool | JaxinaError]:

@@ -196,6 +196,19 @@ def test_different_configurations_are_a_mismatch():
     assert all(isinstance(error, MismatchError) and "block_size" in error.message for error in errors)
 
 
+def test_two_hosts_with_one_name_are_an_error_in_all():
+    store = FakeStore()
+
+    def come(process):
+        me = Presence(process, Place("node", process, f"machine{process}"), {})
+        return Rendezvous(store, "prefix", [0, 1], 5.0).meet(me, lambda everybody: {"job": 7})
+
+    for error in in_threads(*[functools.partial(come, process) for process in range(2)]):
+        assert isinstance(error, InvalidArgumentError)
+        assert "process 0 (pid 0) and process 1 (pid 1) run on two hosts that have one name, node" in error.message
+        assert "hostnamectl hostname NAME" in error.message
+
+
 def test_embedded_needs_one_host():
     places = [Presence(p, Place(f"host{p}", p, f"machine{p}"), {}) for p in range(2)]
     with pytest.raises(InvalidArgumentError, match=r"host0, host1.*udp"):

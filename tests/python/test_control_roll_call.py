@@ -50,9 +50,9 @@ def coordinator():
         yield start
 
 
-def come(address, rank, processes, patience=5.0, delay=0.0, pid=None, settings=None):
+def come(address, rank, processes, patience=5.0, delay=0.0, pid=None, settings=None, machine="machine"):
     time.sleep(delay)
-    place = Place("host", 100 + rank if pid is None else pid, "machine")
+    place = Place("host", 100 + rank if pid is None else pid, machine)
     return answer_roll(address, Answer(rank, processes, place, settings or {"slots": 4}, patience))
 
 
@@ -150,6 +150,16 @@ def test_other_settings_are_a_mismatch_in_all(coordinator):
     )
     for error in errors:
         assert isinstance(error, MismatchError) and "process 2 has 5" in error.message
+
+
+def test_two_hosts_with_one_name_are_an_error_in_all(coordinator):
+    address, asked = coordinator(3)
+    errors = in_threads(answer(address, 0, 3), answer(address, 1, 3), answer(address, 2, 3, machine="another"))
+    for error in errors:
+        assert isinstance(error, InvalidArgumentError)
+        assert "run on two hosts that have one name, host" in error.message and "pid 102" in error.message
+        assert "hostnamectl hostname NAME" in error.message
+    assert asked == []
 
 
 def test_another_number_of_processes_is_a_mismatch(coordinator):

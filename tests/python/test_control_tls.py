@@ -15,6 +15,10 @@ from jaxina.control.client import SwitchClient
 from jaxina.control.server import ControlServer
 from jaxina.control.tls import Tls, tls_of
 from jaxina.errors import AuthenticationError, InvalidArgumentError, JobRejectedError
+from jaxina.fabric.service.client import Client
+from jaxina.fabric.service.daemon import SchedulerDaemon
+from jaxina.fabric.service.session import ask_status
+from jaxina.fabric.service.settings import JobSettings
 
 TOKEN = "a token that is right".replace(" ", "-")
 
@@ -76,7 +80,8 @@ def test_who_does_not_use_tls_gets_an_error_that_names_the_switch(authority):
     "validity, said",
     [
         ({"ends": NOW - datetime.timedelta(minutes=1)}, "worker.pem has expired at .* issue a new one"),
-        ({"begins": NOW + HOUR / 2}, "is not valid before .* set the clock"),
+        # The authority's clock is an hour ahead of this one.
+        ({"begins": NOW + HOUR, "ends": NOW + 2 * HOUR}, "is not valid before .* set the clock"),
         ({"dns": "somebody"}, r"does not carry the DNS name jaxina, but \['somebody'\]"),
     ],
 )
@@ -118,6 +123,17 @@ def test_without_the_package_the_message_says_what_to_install(authority, monkeyp
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(InvalidArgumentError, match=r"pip install 'jaxina\[tls\]'"):
         tls(authority.issue())
+
+
+def test_the_scheduler_of_fabric_serves_hosts_with_a_certificate(authority):
+    with SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0", TOKEN, tls(authority.issue("scheduler"))) as daemon:
+        own = tls(authority.issue("worker"))
+        Client(daemon.address, 0, token=TOKEN, tls=own).close()
+        assert ask_status(daemon.address, 60, TOKEN, own).uptime_s >= 0
+        with pytest.raises(AuthenticationError, match=f"{daemon.address} serves only callers that use TLS"):
+            Client(daemon.address, 0, token=TOKEN, timeout=2)
+        with pytest.raises(AuthenticationError, match=f"{daemon.address} serves only callers that use TLS"):
+            ask_status(daemon.address, 2, TOKEN, None)
 
 
 PROGRAM = """

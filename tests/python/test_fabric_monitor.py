@@ -47,7 +47,7 @@ def test_the_scheduler_plans_with_what_a_testbed_writes(tmp_path):
         file.write_text(written(0.0, {"worker-1": (30, 40), "server": (5, 6), "another": (1, 1)}))
 
         def known():
-            hosts = ask_status(daemon.address, 60, None).hosts
+            hosts = ask_status(daemon.address, 60, None, None).hosts
             return {host.name: (host.out_per_s, host.in_per_s) for host in hosts}
 
         assert eventually(lambda: known()["worker-1"] == (30, 40))

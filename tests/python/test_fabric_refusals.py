@@ -66,7 +66,7 @@ def test_a_scheduler_with_a_token():
         with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
             Client(daemon.address, 0)
         with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
-            ask_status(daemon.address, WAIT, "another-horse-battery")
+            ask_status(daemon.address, WAIT, "another-horse-battery", None)
         Client(daemon.address, 0, token="correct-horse-battery").close()
 
 

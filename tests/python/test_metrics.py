@@ -5,11 +5,13 @@ import pathlib
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
 
 import pytest
+from certificates import Authority
 from control_fakes import FakeDataPlane
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +19,7 @@ import jaxina
 from jaxina import config
 from jaxina.control.client import SwitchClient
 from jaxina.control.server import ControlServer
+from jaxina.control.tls import tls_of
 from jaxina.errors import InvalidArgumentError, ShutDownError
 from jaxina.metrics.endpoint import Endpoint
 from jaxina.metrics.families import SwitchCollector, WorkerCollector
@@ -25,8 +28,8 @@ BOARD = pathlib.Path(__file__).parents[2] / "deploy/grafana/jaxina.json"
 GRAFANAS_INTERVAL = "$__rate_interval"
 
 
-def scraped(address):
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as reply:
+def scraped(address, tls=None):
+    with urllib.request.urlopen(f"http{'s' if tls else ''}://{address}/metrics", timeout=60, context=tls) as reply:
         return reply.read().decode()
 
 
@@ -44,7 +47,7 @@ def worker():
     collector = WorkerCollector(
         3, 4, "udp", lambda: {"bytes_sent": 12, "retransmissions": 1, "unheard_of": 2}, lambda: 1.5
     )
-    endpoint = Endpoint("127.0.0.1:0", 3, lambda: collector)
+    endpoint = Endpoint("127.0.0.1:0", 3, lambda: collector, None)
     yield scraped(endpoint.address)
     endpoint.stop()
 
@@ -55,7 +58,7 @@ def switch():
         client.create_job(
             devices=2, workers=2, slots=4, block_size=256, blocks_per_chunk=1, join_timeout=60, heartbeat_timeout=60
         )
-        endpoint = Endpoint("127.0.0.1:0", 0, lambda: SwitchCollector(server.status))
+        endpoint = Endpoint("127.0.0.1:0", 0, lambda: SwitchCollector(server.status), None)
         yield scraped(endpoint.address)
         endpoint.stop()
 
@@ -66,6 +69,25 @@ def test_a_worker_tells_its_counters(worker):
     assert told["jaxina_worker_waiting_seconds", ("rank", "3")] == 1.5
     assert told["jaxina_worker_info", ("aggregator", "udp"), ("processes", "4"), ("rank", "3")] == 1
     assert "engine's counter unheard_of" in worker
+
+
+def test_with_tls_only_callers_with_a_certificate_are_served(tmp_path):
+    authority = Authority(tmp_path, "authority")
+    own = tls_of(config.resolve(authority.issue()))
+    caller = ssl.create_default_context(cafile=authority.file)
+    caller.check_hostname = False  # certificates say who belongs to the cluster, not which host it is
+    endpoint = Endpoint("127.0.0.1:0", 0, lambda: WorkerCollector(3, 4, "udp", dict, float), own)
+    try:
+        with socket.create_connection(config.split_address(endpoint.address)):  # says nothing, and stops nobody
+            # The alert, or the end of the connection: what comes first.
+            with pytest.raises(OSError, match=r"(?i)certificate.required|reset|EOF|broken pipe"):
+                scraped(endpoint.address, caller)
+            with pytest.raises(OSError, match=r"(?i)closed connection|reset|broken pipe"):
+                scraped(endpoint.address)
+            caller.load_cert_chain(own.certificate, own.key)
+            assert values(scraped(endpoint.address, caller))
+    finally:
+        endpoint.stop()
 
 
 def test_a_switch_tells_its_jobs(switch):
@@ -128,13 +150,13 @@ def test_a_port_that_is_taken_is_an_error_that_names_it():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidArgumentError, match=rf"cannot be served at 127\.0\.0\.1:{port} of lo"):
-            Endpoint(f"127.0.0.1:{port - 1}", 1, lambda: WorkerCollector(1, 2, "udp", dict, float))
+            Endpoint(f"127.0.0.1:{port - 1}", 1, lambda: WorkerCollector(1, 2, "udp", dict, float), None)
 
 
 def test_without_the_package_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(InvalidArgumentError, match=r"pip install 'jaxina\[metrics\]'"):
-        Endpoint("127.0.0.1:0", 0, lambda: None)
+        Endpoint("127.0.0.1:0", 0, lambda: None, None)
 
 
 def test_a_job_serves_its_counters_until_it_ends():

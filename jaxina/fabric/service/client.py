@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxina.control.tls import Tls
 from jaxina.errors import CollectiveTimeoutError, InvalidArgumentError, JaxinaError, JobRejectedError, from_code
 from jaxina.fabric.codec import Codec
 from jaxina.fabric.gathering import Gathering
@@ -60,6 +61,7 @@ class Client:
       rank: which worker this is.
       bind: HOST:PORT at which frames are taken; port 0 picks a free one. Other hosts must reach it.
       token: the scheduler's, if it needs one.
+      tls: this process's certificate, if the scheduler uses TLS (``jaxina.control.tls.tls_of``).
       timeout: seconds to wait for the scheduler.
 
     Raises:
@@ -72,6 +74,7 @@ class Client:
         rank: int,
         bind: str = "127.0.0.1:0",
         token: str | None = None,
+        tls: Tls | None = None,
         timeout: float = 60.0,
     ) -> None:
         self._changed = threading.Condition()
@@ -85,7 +88,7 @@ class Client:
         self._receiver = Receiver(bind)
         join = pb.Join(role=pb.WORKER, rank=rank, address=self._receiver.address)
         try:
-            self._session = FabricSession(scheduler, join, timeout, token)
+            self._session = FabricSession(scheduler, join, timeout, token, tls)
         except BaseException:
             self._receiver.close()
             raise

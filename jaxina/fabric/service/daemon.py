@@ -15,6 +15,7 @@ import grpc
 from jaxina.config import split_address
 from jaxina.control import grpc_options, limits
 from jaxina.control.service_thread import ServiceThread
+from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
 from jaxina.control.typed_status import refuse
 from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, SystemCallError
@@ -158,6 +159,7 @@ class SchedulerDaemon:
       settings: the job.
       bind: HOST:PORT to listen at; port 0 picks a free one.
       token: if given, only hosts that send it are served.
+      tls: if given, only hosts with a certificate of the same authority are served.
       rates: where the links' rates are read, if a testbed writes them.
       measured: whether the links' rates are estimated from the transfers.
 
@@ -174,6 +176,7 @@ class SchedulerDaemon:
         settings: JobSettings,
         bind: str,
         token: str | None = None,
+        tls: Tls | None = None,
         rates: RatesFile | None = None,
         measured: bool = False,
     ) -> None:
@@ -183,7 +186,7 @@ class SchedulerDaemon:
             if token is None
             else (TokenCheck(token, "scheduler", "every host of the job and for `jaxina fabric status`"),)
         )
-        self._bind = bind
+        self._bind, self._tls = bind, tls
         self._thread = ServiceThread("the scheduler", self._serve)
         self.address = self._thread.address
 
@@ -200,7 +203,7 @@ class SchedulerDaemon:
     async def _serve(self, thread: ServiceThread) -> None:
         server = grpc.aio.server(options=grpc_options.OF_SERVER, interceptors=self._interceptors)
         fabric_pb2_grpc.add_FabricServicer_to_server(self._service, server)
-        address = grpc_options.listen(server, self._bind, "a scheduler")
+        address = grpc_options.listen(server, self._bind, "a scheduler", self._tls)
         await server.start()
         thread.listening(address)
         planning = asyncio.create_task(self._service.plan_forever())

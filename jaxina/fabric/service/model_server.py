@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxina.control.tls import Tls
 from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, WorkerLostError
 from jaxina.fabric.codec import Codec
 from jaxina.fabric.commit_log import CommitLog
@@ -36,6 +37,7 @@ class ModelServer:
       weights: float32[elements], the model at the beginning. None: be the replica.
       log: where the commits are written, if anywhere. A replica begins it when it becomes the server.
       token: the scheduler's, if it needs one.
+      tls: this process's certificate, if the scheduler uses TLS (``jaxina.control.tls.tls_of``).
       timeout: seconds to wait for the scheduler.
       ended: called, on another thread, when the job has ended with an error.
 
@@ -53,6 +55,7 @@ class ModelServer:
         weights: Vector | None = None,
         log: Path | None = None,
         token: str | None = None,
+        tls: Tls | None = None,
         timeout: float = 60.0,
         ended: Callable[[], object] = lambda: None,
     ) -> None:
@@ -73,7 +76,7 @@ class ModelServer:
         role = pb.REPLICA if weights is None else pb.SERVER
         join = pb.Join(role=role, address=self._receiver.address, elements=0 if weights is None else len(weights))
         try:
-            self._session = FabricSession(scheduler, join, timeout, token)
+            self._session = FabricSession(scheduler, join, timeout, token, tls)
         except BaseException:
             self._receiver.close()
             raise

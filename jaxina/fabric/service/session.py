@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from jaxina.control import grpc_options
+from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
@@ -29,6 +30,11 @@ def unreachable(address: str, why: str) -> SwitchUnreachableError:
     )
 
 
+def _without_answer(address: str, tls: Tls | None) -> Callable[[str], JaxinaError]:
+    """Makes the error that says why no scheduler answers: TLS, or else what gRPC says."""
+    return lambda why: why_refused(address, tls) or unreachable(address, why)
+
+
 class FabricSession:
     """A membership. The constructor joins; messages are handled from `listen` on, on a thread of the session.
 
@@ -37,6 +43,7 @@ class FabricSession:
       join: the first message.
       timeout: seconds to wait for a scheduler that is not there yet, and for its answer.
       token: the scheduler's token, if it needs one.
+      tls: this process's certificate, if the scheduler uses TLS.
 
     Attributes:
       joined: the scheduler's answer.
@@ -46,12 +53,13 @@ class FabricSession:
       JaxinaError: no scheduler answers, or it refuses the host.
     """
 
-    def __init__(self, address: str, join: pb.Join, timeout: float, token: str | None) -> None:
+    def __init__(self, address: str, join: pb.Join, timeout: float, token: str | None, tls: Tls | None) -> None:
         self.error: JaxinaError | None = None
         self._address = address
         self._leaving = False
         self._outgoing: queue.SimpleQueue[pb.HostMessage | None] = queue.SimpleQueue()
-        self._channel = grpc.insecure_channel(address, options=grpc_options.OF_CLIENT)
+        self._gone = _without_answer(address, tls)
+        self._channel = grpc_options.channel(address, tls)
         stub = fabric_pb2_grpc.FabricStub(self._channel)
         self.say(join=join)
         self._call: Any = stub.Session(self._requests(), metadata=metadata_of(token), wait_for_ready=True)
@@ -64,8 +72,8 @@ class FabricSession:
             late = error.code() is grpc.StatusCode.CANCELLED
             self._stop()
             if late:
-                raise unreachable(address, f"no answer within {timeout:g} s") from None
-            raise error_from(error, lambda why: unreachable(address, why)) from None
+                raise self._gone(f"no answer within {timeout:g} s") from None
+            raise error_from(error, self._gone) from None
         finally:
             in_time.cancel()
         self.joined: pb.Joined = first.joined
@@ -87,7 +95,7 @@ class FabricSession:
                         break
                     handle(message)
             except grpc.RpcError as broken:
-                error = error_from(broken, lambda why: unreachable(self._address, why))
+                error = error_from(broken, self._gone)
             except JaxinaError as wrong:
                 error = wrong
             except Exception as wrong:  # a host that cannot follow must not go on
@@ -125,15 +133,15 @@ class FabricSession:
             yield message
 
 
-def ask_status(address: str, timeout: float, token: str | None) -> pb.StatusReply:
+def ask_status(address: str, timeout: float, token: str | None, tls: Tls | None) -> pb.StatusReply:
     """Asks a scheduler for the state of its job.
 
     Raises:
       JaxinaError: none answers, or it refuses.
     """
-    with grpc.insecure_channel(address, options=grpc_options.OF_CLIENT) as channel:
+    with grpc_options.channel(address, tls) as channel:
         stub = fabric_pb2_grpc.FabricStub(channel)
         try:
             return stub.Status(pb.StatusRequest(), timeout=timeout, metadata=metadata_of(token), wait_for_ready=True)
         except grpc.RpcError as error:
-            raise error_from(error, lambda why: unreachable(address, why)) from None
+            raise error_from(error, _without_answer(address, tls)) from None

@@ -37,7 +37,7 @@ class EmbeddedEndpoint final : public Endpoint {
         worker_({.shape = member.shape, .timer = {}, .memory = {.results = segment_->words()}, .index = member.worker}),
         spins_(spins_for(member.shape.workers())),
         in_flight_(member.shape.slots()) {
-    segment_->join(member.worker, member.join_timeout_s);
+    segment_->join(member);
   }
   ~EmbeddedEndpoint() override { segment_->leave(member_.worker); }
 

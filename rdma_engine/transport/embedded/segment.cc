@@ -39,7 +39,9 @@ void Segment::initialize(const Membership& member) {
   h.ready.store(1, std::memory_order_release);
 }
 
-void Segment::join(std::uint32_t worker, double timeout_s) {
+void Segment::join(const Membership& joining) {
+  const std::uint32_t worker = joining.worker;
+  const double timeout_s = joining.join_timeout_s;
   Member& mine = member(worker);
   std::uint32_t absent = static_cast<std::uint32_t>(Presence::kAbsent);
   if (!mine.presence.compare_exchange_strong(absent, static_cast<std::uint32_t>(Presence::kJoined))) {
@@ -55,6 +57,9 @@ void Segment::join(std::uint32_t worker, double timeout_s) {
   while (!h.joined.wait(h.shape.workers(), 0, std::min(kLivenessPeriod, std::max<Nanoseconds>(deadline - now(), 0)))) {
     const Status early = ended();
     if (!early.ok()) throw Error(early);
+    if (const Status given_up = joining.gives_up ? joining.gives_up() : Status(); !given_up.ok()) {
+      throw Error(end(given_up));
+    }
     if (now() < deadline) continue;
     std::string names;
     for (std::uint32_t i = 0; i < h.shape.workers(); ++i) {

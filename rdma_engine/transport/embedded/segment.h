@@ -63,8 +63,8 @@ class Segment {
   std::span<const std::byte> words() const { return {base_ + words_offset_, size_ - words_offset_}; }
 
   // Claims the worker's place and waits until all workers have joined. Throws Error(kRankTaken, kNeverJoined,
-  // kWorkerLost).
-  void join(std::uint32_t worker, double timeout_s);
+  // kWorkerLost), or what `gives_up` returns.
+  void join(const Membership& member);
   void leave(std::uint32_t worker);
 
   // Whether the process that joined as this (other) worker still runs. A process holds a lock on its byte of the file;

@@ -173,6 +173,7 @@ void Segment::attach_named(const Membership& member, const std::string& name) {
                                                std::to_string(member.join_timeout_s) +
                                                " s: is it running on this host, with the same /dev/shm?");
     }
+    if (const Status given_up = member.gives_up ? member.gives_up() : Status(); !given_up.ok()) throw Error(given_up);
     usleep(1000);
   }
   const SegmentHeader& h = header();

@@ -1,0 +1,225 @@
+"""A member's stream of messages to and from the keeper."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from jaxina.control import grpc_options, limits
+from jaxina.control.tls import Tls, why_refused
+from jaxina.control.token_check import metadata_of
+from jaxina.control.typed_status import error_from
+from jaxina.elastic import elastic_pb2 as pb
+from jaxina.elastic import elastic_pb2_grpc
+from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
+
+_LEAVE = 2.0  # seconds
+_BEATS = 4  # heartbeats in the time after which silence is a death
+_FIRST_BEAT = 1.0  # seconds until the first heartbeat, when the keeper has not yet said how often
+
+
+class Attendance:
+    """A membership. The constructor joins.
+
+    Args:
+      address: the keeper's, HOST:PORT.
+      join: the first message.
+      timeout: seconds to wait for a keeper that is not there yet, and for its answer.
+      token: the keeper's, if it needs one.
+      tls: this process's certificate, if the keeper asks for one.
+      stop: ``stop(code, message)`` ends the sums that are under way, because the generation is over. It is called on a
+        thread of the session, before this class tells of it.
+
+    Attributes:
+      number: this member's.
+
+    Raises:
+      JaxinaError: no keeper answers, or it refuses the member.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        join: pb.Join,
+        timeout: float,
+        token: str | None,
+        tls: Tls | None,
+        stop: Callable[[str, str], object],
+    ):
+        self._address = address
+        self._stop = stop
+        self._over = 0  # this generation and all before it are over
+        self._changed = threading.Condition()
+        self._next: pb.Formed | None = None
+        self._incoming: queue.SimpleQueue[pb.KeeperMessage | JaxinaError] = queue.SimpleQueue()
+        self._outgoing: queue.SimpleQueue[pb.MemberMessage] = queue.SimpleQueue()
+        self._every = _FIRST_BEAT
+        self._leaving = False
+        self._channel = grpc_options.channel(address, tls)
+        self._say(join=join)
+        stub = elastic_pb2_grpc.KeeperStub(self._channel)
+        self._call: Any = stub.Attend(self._requests(), metadata=metadata_of(token), wait_for_ready=True)
+        in_time = threading.Timer(timeout, self._call.cancel)
+        in_time.start()
+        try:
+            first = next(self._call)
+        except grpc.RpcError as error:
+            late = error.code() is grpc.StatusCode.CANCELLED
+            self._channel.close()
+            if late:
+                raise (why_refused(address, tls) or _unreachable(address, f"no answer within {timeout:g} s")) from None
+            raise error_from(error, lambda why: _unreachable(address, why)) from None
+        finally:
+            in_time.cancel()
+        self.number: int = first.joined.number
+        self._every = first.joined.heartbeat_timeout_s / _BEATS
+        self._thread = threading.Thread(target=self._receive, name="jaxina-attendance", daemon=True)
+        self._thread.start()
+
+    # ---- what this member says
+
+    def ready(self, generation: int) -> None:
+        """This member has the state, and can sum."""
+        self._say(ready=pb.Ready(generation=generation))
+
+    def vote(self, generation: int, step: int, digest: bytes) -> None:
+        """This member has computed the step."""
+        self._say(vote=pb.Vote(generation=generation, step=step, digest=digest))
+
+    def failed(self, generation: int, error: JaxinaError) -> None:
+        """This member could not compute the step, perhaps because of another one."""
+        message = error.message[: limits.MAX_TEXT]
+        self._say(failed=pb.Failed(generation=generation, code=error.code, message=message))
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Leaves the team. With an error the others are told why."""
+        self._leaving = True
+        code, message = "", ""
+        if isinstance(error, JaxinaError):
+            code, message = error.code, error.message
+        elif error is not None:
+            code, message = "WORKER_LOST", f"{type(error).__name__}: {error}"
+        self._say(leave=pb.Leave(code=code, message=message[: limits.MAX_TEXT]))
+        self._thread.join(_LEAVE)
+        self._call.cancel()
+        self._thread.join(_LEAVE)
+        self._channel.close()
+
+    # ---- what the keeper says
+
+    def is_over(self, generation: int) -> bool:
+        """Whether the generation is over. Any thread may ask."""
+        return self._over >= generation
+
+    def is_over_within(self, generation: int, seconds: float) -> bool:
+        """Waits until the generation is over. Returns False if it is not within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.is_over(generation), seconds)
+
+    def formed(self) -> pb.Formed:
+        """Waits for the newest generation. The keeper's deadlines bound the wait.
+
+        Raises:
+          JaxinaError: the error that ended this membership.
+        """
+        while self._next is None or self.is_over(self._next.generation):
+            self._take()
+        formed, self._next = self._next, None
+        return formed
+
+    def goes(self, generation: int) -> bool:
+        """Waits until all members are ready. Returns False if the generation is over instead.
+
+        Raises:
+          JaxinaError: the error that ended this membership.
+        """
+        return self._wait_for(generation, lambda message: message.go.generation == generation)
+
+    def committed(self, generation: int, step: int) -> bool:
+        """Waits until all members have computed the step. Returns False if the generation is over before.
+
+        Raises:
+          JaxinaError: the error that ended this membership.
+        """
+        wanted = pb.Committed(generation=generation, step=step)
+        return self._wait_for(generation, lambda message: message.committed == wanted)
+
+    # ---- inside
+
+    def _wait_for(self, generation: int, is_it: Callable[[pb.KeeperMessage], bool]) -> bool:
+        # In the order in which the keeper decided: a step may be committed before its generation is over.
+        while True:
+            message = self._take()
+            if is_it(message):
+                return True
+            kind = message.WhichOneof("kind")
+            if kind == "formed" or (kind == "stopped" and message.stopped.generation >= generation):
+                return False
+
+    def _take(self) -> pb.KeeperMessage:
+        message = self._incoming.get()
+        if isinstance(message, JaxinaError):
+            self._incoming.put(message)  # for all who ask later
+            raise message
+        if message.WhichOneof("kind") == "formed":
+            self._next = message.formed
+        return message
+
+    def _receive(self) -> None:
+        error: JaxinaError | None = None
+        try:
+            for message in self._call:
+                kind = message.WhichOneof("kind")
+                if kind == "ended":
+                    error = from_code(message.ended.code, message.ended.message)
+                    break
+                if kind == "formed":
+                    self._is_over(message.formed.generation - 1, "WORKER_LOST", message.formed.why)
+                elif kind == "stopped":
+                    self._is_over(message.stopped.generation, message.stopped.code, message.stopped.message)
+                self._incoming.put(message)
+        except grpc.RpcError as broken:
+            error = error_from(broken, lambda why: _lost(self._address, why))
+        if self._leaving:
+            return
+        error = error or _lost(self._address, "it closed the connection")
+        self._incoming.put(error)
+        self._is_over(2**63, error.code, error.message)
+
+    def _is_over(self, generation: int, code: str, message: str) -> None:
+        if generation > self._over:
+            with self._changed:
+                self._over = generation
+                self._changed.notify_all()
+            self._stop(code, message)
+
+    def _requests(self) -> Iterator[pb.MemberMessage]:
+        while True:
+            try:
+                message = self._outgoing.get(timeout=self._every)
+            except queue.Empty:
+                message = pb.MemberMessage(heartbeat=pb.Heartbeat())
+            yield message
+            if message.WhichOneof("kind") == "leave":
+                return
+
+    def _say(self, **message: Any) -> None:
+        self._outgoing.put(pb.MemberMessage(**message))
+
+
+def _unreachable(address: str, why: str) -> SwitchUnreachableError:
+    return SwitchUnreachableError(
+        f"no keeper answers at {address} ({why}). Start one with `jaxina keeper --bind {address}`, or name a running "
+        "one by JAXINA_KEEPER"
+    )
+
+
+def _lost(address: str, why: str) -> SwitchUnreachableError:
+    return SwitchUnreachableError(
+        f"the keeper at {address} is gone ({why}), so nobody can say any more which steps count. Start another one, "
+        "and all members again, from a checkpoint"
+    )

@@ -1,0 +1,112 @@
+"""Many changes of membership in a short time. The members are threads with real connections, but without an engine.
+
+A step needs no sum here: the new state follows from the old one, the step and the number of members. It shows whether
+two members ever have different states, also when generations end while they form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxina.elastic
+from jaxina.elastic import attendance as attendance_module
+from jaxina.elastic import member as member_module
+from jaxina.elastic.keeper import Keeper
+from jaxina.elastic.roster import Roster, Rules
+from jaxina.errors import JaxinaError
+
+LASTS = 4.0  # seconds
+MEMBERS = 3
+
+
+class Attendance(attendance_module.Attendance):
+    """An attendance whose connection can be cut off."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        made.value = self
+
+    def cut_off(self) -> None:
+        self._call.cancel()
+
+
+made = threading.local()
+
+
+def next_state(state: np.ndarray, step: int, size: int) -> np.ndarray:
+    return (state * np.int64(6364136223846793005) + step * 31 + size).astype(np.int64)
+
+
+class Member:
+    def __init__(self, keeper: str, seed: int, log: dict[int, tuple[int, int]], wrong: list[str]):
+        self.rng = random.Random(seed)
+        self.keeper, self.log, self.wrong = keeper, log, wrong
+        self.attendance: Attendance | None = None
+        self.first_seen = -1
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def step(self, state: np.ndarray, turn: Any) -> tuple[np.ndarray, None]:
+        self.attendance = made.value
+        time.sleep(self.rng.uniform(0, 0.004))
+        return next_state(state, turn.step, turn.size), None
+
+    def run(self) -> None:
+        own = np.full(4, self.rng.getrandbits(40), np.int64)  # useless, except in the first member of all
+        last = None
+        try:
+            for done in jaxina.elastic.steps(self.step, own, keeper=self.keeper, timeout=20, check_every=1):
+                if last is not None and done.step != last + 1:
+                    self.wrong.append(f"step {done.step} after {last}")
+                last = done.step
+                said = done.size, int(done.state[0])
+                if self.log.setdefault(done.step, said) != said:
+                    self.wrong.append(f"step {done.step}: {said}, not {self.log[done.step]}")
+        except JaxinaError:
+            pass
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(3))
+def test_members_never_differ_however_fast_they_change(monkeypatch, seed):
+    monkeypatch.setattr(member_module, "Attendance", Attendance)
+    monkeypatch.setattr(member_module, "OpenEngine", lambda *args: contextlib.nullcontext())
+    monkeypatch.setattr(member_module.runs, "attempt", lambda *args: contextlib.nullcontext())
+    rng, log, wrong = random.Random(seed), {}, []
+    with Keeper(Roster(Rules(MEMBERS, timeout=20.0)), "127.0.0.1:0") as keeper:
+        members = [Member(keeper.address, rng.getrandbits(32), log, wrong) for _ in range(MEMBERS)]
+        ends, changes = time.monotonic() + LASTS, 0
+        while time.monotonic() < ends:
+            time.sleep(rng.uniform(0, 0.03))
+            taking_part = [member for member in members if member.attendance is not None and member.thread.is_alive()]
+            if len(taking_part) > 1 and rng.random() < 0.5:
+                victim = rng.choice(taking_part)
+                members.remove(victim)
+                victim.attendance.cut_off()
+                changes += 1
+            elif len(members) < 2 * MEMBERS:
+                members.append(Member(keeper.address, rng.getrandbits(32), log, wrong))
+                changes += 1
+        assert keeper.error is None
+        before = max(log)
+        deadline = time.monotonic() + 60
+        while max(log) < before + 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert max(log) >= before + 3, "the team stands still"
+        assert changes > 20  # else the test shows little
+    assert not wrong
+    sizes = [log[step][0] for step in range(len(log))]
+    assert len(set(sizes)) > 1
+    state = None
+    for step, size in enumerate(sizes):  # each state follows from the one before
+        if state is not None:
+            state = next_state(state, step, size)
+            assert int(state[0]) == log[step][1], f"step {step} began from another state"
+        state = np.full(4, log[step][1], np.int64)
