@@ -2,6 +2,7 @@
 // summed here, and the combiner of those whose updates are only combined on their way to a server.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -63,10 +64,12 @@ class DatagramEngine final : public PacketEngine {
 
    private:
     std::uint8_t* reserve(std::size_t size);
+    bool is_copied(std::span<const std::uint8_t> packet) const;
 
     net::DatagramSender& sender_;
     encryption::EncryptedEnd* end_ = nullptr;
     std::span<const std::uint8_t> source_, copy_;
+    std::array<std::uint8_t, wire::kHeaderSize> header_{};  // of what was copied last
   };
 
   void on_packet(std::span<std::uint8_t> packet, const Address& from);
