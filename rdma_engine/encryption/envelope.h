@@ -17,7 +17,7 @@
 
 namespace jaxina::encryption {
 
-inline constexpr std::uint8_t kVersion = 2;  // wire::kVersion is a packet's in the clear
+inline constexpr std::uint8_t kVersion = 0x45;  // far from wire::kVersion, that of packets in the clear
 
 // Who encrypts. A packet decrypts only as one of its role, so it cannot be sent back to where it came from.
 enum class Role : std::uint8_t {

@@ -145,7 +145,7 @@ def test_without_a_switch_the_first_process_has_the_control_service() -> None:
     for process, entered in enumerate(in_threads(*(functools.partial(enter, one) for one in range(WORKERS)))):
         transport = entered.transport
         assert (transport["kind"], transport["host"], transport["has_switch"]) == ("ring", "127.0.0.1", False)
-        assert entered.worker == process and entered.shape.slots == 7
+        assert entered.worker == process and entered.shape.slots == 28
     # As at the end of a program: the first process's service must not end before the others have left.
     assert in_threads(*(functools.partial(ring.leave, None) for ring in rings)) == [None] * WORKERS
     assert engine.aborts == []
