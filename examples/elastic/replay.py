@@ -22,7 +22,7 @@ def replay(sizes: Sequence[int]) -> str:
     training = Training(all_reduce=lambda total: total)  # what the update gets is summed already
     state = training.first_state()
     for step, size in enumerate(sizes):
-        shares = [training.share(state, Turn(step, rank, size)) for rank in range(size)]
+        shares = [training.share(state, Turn(step, rank, size, generation=0)) for rank in range(size)]
         state, _ = training.update(state, jax.tree.map(_sum, *shares))
     return hash_of(state)
 

@@ -171,6 +171,7 @@ def launch(arguments: argparse.Namespace) -> int:
     keeper, address = start_keeper(arguments)
     names = [f"worker-{number}" for number in range(arguments.workers)]
     running = {name: start_worker(name, address, arguments) for name in names}
+    of_replacement = arguments.folder / "replacement.jsonl"
     code = 0
     while running:
         time.sleep(0.05)
@@ -178,7 +179,8 @@ def launch(arguments: argparse.Namespace) -> int:
         for name, process in list(running.items()):
             ended = process.poll()
             if ended is None:
-                if name == "replacement" and team_is_over and len(running) == 1:
+                took_part = of_replacement.exists() and of_replacement.stat().st_size > 0
+                if name == "replacement" and team_is_over and len(running) == 1 and not took_part:
                     print("the replacement came too late: the steps were done already", file=sys.stderr)
                     process.terminate()
                     process.wait()
