@@ -80,7 +80,7 @@ TEST(Encryption, IsWhatAnotherImplementationComputes) {
     constexpr char kDigits[] = "0123456789abcdef";
     hex += {kDigits[byte >> 4], kDigits[byte & 15]};
   }
-  EXPECT_EQ(hex, "4a5802010102030405060000000000000708090a6c214491bd5e0ed61b76a75af4262745cab97c72494a");
+  EXPECT_EQ(hex, "4a5845010102030405060000000000000708090a6c214491bd5e4c560ffc02f9efe2ebf708cf5b232274");
 }
 
 TEST(Encryption, AnyFlippedBitIsRefused) {
