@@ -43,7 +43,10 @@ numpy.typing.ArrayLike = type("ArrayLike", (), {"__module__": "numpy.typing"})
 
 # Every name that starts with "jaxina." must exist. Names of other libraries cannot be checked without a network.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!jaxina(\.\w+)+$).*")]
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!jaxina(\.\w+)+$).*"),
+    (r"py:class", r"jaxina\.elastic\.(sums\.Tree|training\.(State|Result))"),  # type variables have no entry
+]
 
 html_theme = "furo"
 html_static_path = ["_static"]
