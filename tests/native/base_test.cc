@@ -30,7 +30,7 @@ TEST(Counters, EveryOneHasANameOfItsOwn) {
     rejects += is_reject(counter);
   });
   EXPECT_EQ(names.size(), Counters::kSize);
-  EXPECT_EQ(rejects, 20u);
+  EXPECT_EQ(rejects, 22u);
   for (const Counter counter : {Counter::kTruncated, Counter::kAborted, Counter::kRdmaNoAccess}) {
     EXPECT_TRUE(is_reject(counter)) << to_string(counter);
   }
