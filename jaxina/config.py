@@ -290,8 +290,8 @@ class Configuration:
         path(),
         None,
         "Certificate of the authority that issues the certificates of the cluster's processes, PEM. With it "
-        "and the next two, control calls (gRPC) and metrics are encrypted, and both ends must have a certificate of "
-        "the authority. It needs the package cryptography (`pip install 'jaxina[tls]'`).",
+        "and the next two, control calls, those to the coordinator and metrics are encrypted, and both ends must have "
+        "a certificate of the authority. It needs the package cryptography (`pip install 'jaxina[tls]'`).",
     )
     tls_certificate: str | None = _setting(
         path(), None, "This process's certificate, PEM, with the DNS name jaxina. All processes may have the same."

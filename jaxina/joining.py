@@ -14,6 +14,7 @@ from jaxina.control.exchange import exchange
 from jaxina.control.interfaces import own_host_towards
 from jaxina.control.roll_call import Answer, CoordinatorConnection, answer_roll
 from jaxina.control.store import JaxStore
+from jaxina.control.tls import tls_of
 from jaxina.control.topology import JaxTopology, this_place
 from jaxina.errors import InvalidArgumentError, NotInitializedError
 
@@ -147,6 +148,7 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
       NeverJoinedError: not all processes came, or no coordinator answers.
       RankTakenError: two processes have the same rank.
       MismatchError: the processes have different settings.
+      AuthenticationError: only one end uses TLS, or one does not accept the other's certificate.
     """
     global _coordinator_connection
     rank, count, coordinator = configuration.rank, configuration.processes, configuration.coordinator
@@ -162,7 +164,7 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
             )
         patience = configuration.join_timeout
         me = Answer(rank, count, this_place(), configuration.shared, patience)
-        service, _coordinator_connection = answer_roll(coordinator, me)
+        service, _coordinator_connection = answer_roll(coordinator, me, tls_of(configuration))
         # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one shuts
         # jax.distributed down and so waits for all other processes; they must not wait for this one meanwhile.
         atexit.register(_coordinator_connection.end)

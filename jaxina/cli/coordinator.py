@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -17,6 +17,9 @@ from jaxina.cli.children import die_with
 from jaxina.control.coordinator import address_of, coordinate, listen
 from jaxina.control.interfaces import resolve_bind
 from jaxina.errors import JaxinaError
+
+if TYPE_CHECKING:
+    from jaxina.control.tls import Tls
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +41,9 @@ def coordinator(
     ] = "127.0.0.1:0",
 ) -> None:
     """Let the processes of one job find each other. `jaxina run` starts a coordinator of its own."""
+    from jaxina.control.tls import tls_of
+
+    tls = tls_of(config.resolve())
     with listen(resolve_bind(bind)) as listener:
         print(
             f"JAXINA_COORDINATOR={address_of(listener)} JAXINA_PROCESSES={count}: set these in each process, and its "
@@ -45,11 +51,11 @@ def coordinator(
             flush=True,
         )
         with contextlib.suppress(KeyboardInterrupt):
-            coordinate(listener, count)
+            coordinate(listener, count, tls)
 
 
 @contextlib.contextmanager
-def private_coordinator(bind: str, count: int) -> Iterator[str]:
+def private_coordinator(bind: str, count: int, tls: Tls | None) -> Iterator[str]:
     """Runs a coordinator in a process of its own, while the context lasts.
 
     It must be started before this process has threads, because the coordinator is a forked copy of this process.
@@ -57,6 +63,7 @@ def private_coordinator(bind: str, count: int) -> Iterator[str]:
     Args:
       bind: HOST:PORT to listen at; port 0 picks a free one.
       count: how many processes the job has.
+      tls: the certificate that it shows; None: the processes call without TLS.
 
     Yields:
       The coordinator's address, HOST:PORT.
@@ -71,7 +78,7 @@ def private_coordinator(bind: str, count: int) -> Iterator[str]:
         address = address_of(listener)
         child = os.fork()
         if child == 0:
-            _be_coordinator(listener, count, parent)
+            _be_coordinator(listener, count, tls, parent)
     try:
         yield address
     finally:
@@ -79,7 +86,7 @@ def private_coordinator(bind: str, count: int) -> Iterator[str]:
         os.waitpid(child, 0)
 
 
-def _be_coordinator(listener: socket.socket, count: int, parent: int) -> NoReturn:
+def _be_coordinator(listener: socket.socket, count: int, tls: Tls | None, parent: int) -> NoReturn:
     """Runs the coordinator in the forked child. It never returns."""
     code, usual = 1, os.dup(2)
     try:
@@ -89,7 +96,7 @@ def _be_coordinator(listener: socket.socket, count: int, parent: int) -> NoRetur
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
         placement.current.get().enter_first_worker()  # where the service's own socket must be
-        coordinate(listener, count)
+        coordinate(listener, count, tls)
     except JaxinaError:
         code = 0  # the workers have been told
     except BaseException as error:

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import time
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group
@@ -16,14 +17,18 @@ from rich.text import Text
 
 from jaxina.control.roll_call import JobView, look_at_job
 
+if TYPE_CHECKING:
+    from jaxina.control.tls import Tls
+
 _CALL_TIMEOUT = 5.0  # seconds
 
 
-def show(address: str, watch: bool, interval: float, as_json: bool) -> None:
+def show(address: str, watch: bool, interval: float, as_json: bool, tls: Tls | None) -> None:
     """Prints the job of the coordinator at `address`, once or continuously.
 
     Raises:
       NeverJoinedError: no coordinator answers there.
+      AuthenticationError: only one end uses TLS, or one does not accept the other's certificate.
     """
     looks = itertools.count() if watch else range(1)
     console = Console()
@@ -31,12 +36,12 @@ def show(address: str, watch: bool, interval: float, as_json: bool) -> None:
         if as_json:
             for number in looks:
                 time.sleep(interval if number else 0)
-                print(json.dumps(dataclasses.asdict(look_at_job(address, _CALL_TIMEOUT))), flush=True)
+                print(json.dumps(dataclasses.asdict(look_at_job(address, _CALL_TIMEOUT, tls))), flush=True)
             return
         with Live(console=console, auto_refresh=False) if watch else contextlib.nullcontext() as live:
             for number in looks:
                 time.sleep(interval if number else 0)
-                view = render(address, look_at_job(address, _CALL_TIMEOUT))
+                view = render(address, look_at_job(address, _CALL_TIMEOUT, tls))
                 if live is None:
                     console.print(view)
                 else:

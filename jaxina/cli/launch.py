@@ -169,7 +169,9 @@ class Launch:
             if nodes.count == 1
             else listening_address(nodes.coordinator, self.settings.interface)
         )
-        return private_coordinator(bind, self.processes)
+        from jaxina.control.tls import tls_of
+
+        return private_coordinator(bind, self.processes, tls_of(self.settings))
 
     @contextlib.contextmanager
     def _switches(self) -> Iterator[list[str]]:

@@ -51,13 +51,14 @@ def status(
 
     With --coordinator: a job's processes, and which of them is late for a collective.
     """
+    from jaxina.control.tls import tls_of
+
     if coordinator is not None:
         if switch is not None:
             raise InvalidArgumentError("--coordinator asks about a job and --switch about a switch: give one of them")
-        job_status.show(coordinator, watch, interval, as_json)
+        job_status.show(coordinator, watch, interval, as_json, tls_of(config.resolve()))
         return
     from jaxina.control.client import SwitchClient
-    from jaxina.control.tls import tls_of
 
     settings = config.resolve(switch=switch)
     if settings.aggregator in ("direct", "netreduce") and settings.origins["switch"] == "default":

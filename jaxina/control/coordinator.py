@@ -7,13 +7,16 @@ process whose service has gone.
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxina._jax_compat import processes as jax_processes
 from jaxina.config import split_address
 from jaxina.control.interfaces import described
 from jaxina.control.roll import Roll
 from jaxina.errors import InvalidArgumentError, SystemCallError
+
+if TYPE_CHECKING:
+    from jaxina.control.tls import Tls
 
 _TRIES = 5  # to start the service: a port that was free a moment ago may be taken
 _BACKLOG = 1024
@@ -42,12 +45,13 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def coordinate(listener: socket.socket, processes: int) -> None:
+def coordinate(listener: socket.socket, processes: int, tls: Tls | None = None) -> None:
     """Serves one job. It returns only by an error.
 
     Args:
       listener: the socket at which the processes call.
       processes: how many processes the job has.
+      tls: this process's certificate; None: the processes call without TLS.
 
     Raises:
       NeverJoinedError: not all processes came. Those that came have been told.
@@ -61,7 +65,7 @@ def coordinate(listener: socket.socket, processes: int) -> None:
         services.append(service)
         return address
 
-    roll = Roll(listener, processes, serve)
+    roll = Roll(listener, processes, serve, tls and tls.of_listener)
     roll.call()
     roll.stay()
 

@@ -17,6 +17,7 @@ import json
 import math
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any
@@ -39,12 +40,20 @@ class Roll:
       listener: the socket. None if the caller calls `note` itself, as a fuzzer does.
       processes: how many processes the job has.
       serve: starts the service of jax.distributed and returns its address. It is called when all processes have come.
+      tls: the context for TLS; None: the processes call without.
     """
 
-    def __init__(self, listener: socket.socket | None, processes: int, serve: Callable[[], str]):
+    def __init__(
+        self,
+        listener: socket.socket | None,
+        processes: int,
+        serve: Callable[[], str],
+        tls: ssl.SSLContext | None = None,
+    ):
         self._listener = listener
         self._processes = processes
         self._serve = serve
+        self._tls = tls
         self._here: dict[int, tuple[Answer, socket.socket]] = {}
         self._lines: dict[socket.socket, bytes] = {}
         self._living: dict[socket.socket, int] = {}  # connection -> rank, of the processes that have not ended
@@ -81,7 +90,6 @@ class Roll:
                 connection.close()
             raise
         for rank, (_, connection) in self._here.items():
-            connection.setblocking(False)
             self._living[connection] = rank
             self._selector.register(connection, selectors.EVENT_READ)
 
@@ -147,15 +155,20 @@ class Roll:
         if ready is self._listener:
             connection, _ = self._listener.accept()
             connection.setblocking(False)
+            if self._tls is not None:  # the first reads do the handshake
+                connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
             self._lines[connection] = b""
             self._selector.register(connection, selectors.EVENT_READ)
             return
         data = _receive(ready)
+        if data is None:
+            return
         if ready in self._living:
             self._heard(ready, data)
             return
         line = self._lines[ready] = self._lines[ready] + data
-        if data and b"\n" not in line and len(line) < MAX_LINE:
+        # A process of jaxina begins with an object of JSON. One that speaks TLS without need shall not wait for more.
+        if data and line.startswith(b"{") and b"\n" not in line and len(line) < MAX_LINE:
             return
         self._selector.unregister(ready)
         del self._lines[ready]
@@ -208,9 +221,12 @@ def _refuse(connection: socket.socket, error: JaxinaError) -> None:
     connection.close()
 
 
-def _receive(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket) -> bytes | None:
+    """Reads what has arrived. Empty: nothing will follow. None: a part of a TLS record, of which the rest will follow."""
     try:
-        return connection.recv(MAX_LINE)
+        return connection.recv(MAX_LINE)  # more than a record has, so that none waits where a selector does not see it
+    except ssl.SSLWantReadError:
+        return None
     except OSError:
         return b""
 
@@ -219,5 +235,6 @@ def _send(connection: socket.socket, outcome: dict[str, Any]) -> None:
     try:
         connection.settimeout(GRACE)
         connection.sendall(json.dumps(outcome).encode() + b"\n")
+        connection.setblocking(False)
     except OSError:
         pass  # The process has gone. Its launcher or the processes that wait for it will report that.

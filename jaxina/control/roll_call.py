@@ -6,14 +6,19 @@ import contextlib
 import dataclasses
 import json
 import os
+import select
 import socket
+import ssl
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxina.config import split_address
 from jaxina.control.topology import Place
 from jaxina.errors import NeverJoinedError, from_code
+
+if TYPE_CHECKING:
+    from jaxina.control.tls import Tls
 
 MAX_LINE = 65536
 MAX_LATE = 8192  # characters that a process may tell. Each becomes at most six bytes of JSON
@@ -91,7 +96,8 @@ class CoordinatorConnection:
     def __init__(self, connection: socket.socket):
         self._connection = connection
         self._ended: set[int] = set()
-        connection.settimeout(None)
+        self._one_at_a_time = threading.Lock()  # a TLS connection must not read and write at once
+        connection.setblocking(False)
         threading.Thread(target=self._listen, name="jaxina-coordinator", daemon=True).start()
 
     def end(self) -> None:
@@ -106,29 +112,43 @@ class CoordinatorConnection:
 
     def tell(self, late: str) -> None:
         """Tells the coordinator who is late, in words. It shows that in `jaxina status`."""
-        with contextlib.suppress(OSError):  # without a coordinator the message is in this process's output only
-            self._connection.sendall(json.dumps({"late": late[:MAX_LATE]}).encode() + b"\n")
+        line = json.dumps({"late": late[:MAX_LATE]}).encode() + b"\n"
+        # Without a coordinator the message is in this process's output only.
+        with contextlib.suppress(OSError), self._one_at_a_time:
+            self._connection.settimeout(GRACE)
+            try:
+                self._connection.sendall(line)
+            finally:
+                self._connection.setblocking(False)
 
     def ended(self) -> set[int]:
         """Ranks of the processes that have ended."""
         return set(self._ended)
 
     def _listen(self) -> None:
-        with (
-            contextlib.suppress(OSError, ValueError, KeyError),
-            self._connection,
-            self._connection.makefile("rb") as lines,
-        ):
-            for line in lines:
-                self._ended.add(int(json.loads(line)["ended"]))
+        rest = b""
+        with contextlib.suppress(OSError, ValueError, KeyError), self._connection:
+            while data := self._receive():
+                *lines, rest = (rest + data).split(b"\n")
+                self._ended.update(int(json.loads(line)["ended"]) for line in lines)
+
+    def _receive(self) -> bytes:
+        """Waits for what the coordinator tells. Empty: it has gone, or this process ends."""
+        arrives = select.poll()
+        arrives.register(self._connection, select.POLLIN)
+        while True:
+            with self._one_at_a_time, contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+                return self._connection.recv(MAX_LINE)
+            arrives.poll()
 
 
-def answer_roll(address: str, me: Answer) -> tuple[str, CoordinatorConnection]:
+def answer_roll(address: str, me: Answer, tls: Tls | None = None) -> tuple[str, CoordinatorConnection]:
     """Answers the roll call, and waits until all processes have come.
 
     Args:
       address: the coordinator's, HOST:PORT.
       me: what this process says.
+      tls: this process's certificate; None: it calls without TLS.
 
     Returns:
       HOST:PORT of the service of jax.distributed; and the connection to the coordinator, which stays open as long as
@@ -139,12 +159,14 @@ def answer_roll(address: str, me: Answer) -> tuple[str, CoordinatorConnection]:
       RankTakenError: another process has this rank.
       MismatchError: the coordinator expects another number of processes, or processes have different settings.
       InvalidArgumentError: the rank is not below the number of processes, or two hosts have one name.
+      AuthenticationError: only one end uses TLS, or one does not accept the other's certificate.
     """
     deadline = time.monotonic() + me.patience
     while True:
         try:
-            outcome, connection = _say(address, me, deadline)
+            outcome, connection = _say(address, me, deadline, tls)
         except OSError as error:
+            _raise_if_tls_failed(address, tls, error)
             if time.monotonic() >= deadline:
                 raise NeverJoinedError(
                     f"no coordinator answered at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}). "
@@ -158,29 +180,60 @@ def answer_roll(address: str, me: Answer) -> tuple[str, CoordinatorConnection]:
         return outcome["service"], CoordinatorConnection(connection)
 
 
-def look_at_job(address: str, patience: float) -> JobView:
+def look_at_job(address: str, patience: float, tls: Tls | None = None) -> JobView:
     """Asks a coordinator about its job.
 
     Args:
       address: the coordinator's, HOST:PORT.
       patience: how many seconds to wait for its answer.
+      tls: this process's certificate; None: it calls without TLS.
 
     Raises:
       NeverJoinedError: no coordinator answers there.
+      AuthenticationError: only one end uses TLS, or one does not accept the other's certificate.
     """
     try:
-        with socket.create_connection(split_address(address), timeout=patience) as connection:
+        with _connected(address, patience, tls) as connection:
             connection.sendall(json.dumps({"look": True}).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 told = json.loads(lines.readline())
         return JobView(**{**told, "here": {int(rank): place for rank, place in told["here"].items()}})
     except (OSError, ValueError, KeyError, TypeError) as error:
+        _raise_if_tls_failed(address, tls, error)
         raise NeverJoinedError(
             f"no coordinator answers at {address} ({error}). `jaxina run` prints its address"
         ) from error
 
 
-def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], socket.socket]:
+def _connected(address: str, timeout: float, tls: Tls | None) -> socket.socket:
+    """Connects to the coordinator.
+
+    Raises:
+      OSError: nobody is there, or it does not accept this process, or this process does not accept it.
+    """
+    connection = socket.create_connection(split_address(address), timeout=timeout)
+    if tls is None:
+        return connection
+    from jaxina.control.tls import NAME
+
+    try:
+        return tls.of_caller.wrap_socket(connection, server_hostname=NAME)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _raise_if_tls_failed(address: str, tls: Tls | None, error: Exception) -> None:
+    """Raises AuthenticationError if a call failed because of TLS. What it raised itself does not say."""
+    from jaxina.control.tls import why_refused
+
+    if not isinstance(error, ConnectionRefusedError) and (why := why_refused(address, tls)):
+        raise why from error
+
+
+def _say(
+    address: str, me: Answer, deadline: float, tls: Tls | None
+) -> tuple[dict[str, Any], socket.socket]:
     """Connects once and says `me`.
 
     Returns:
@@ -190,7 +243,7 @@ def _say(address: str, me: Answer, deadline: float) -> tuple[dict[str, Any], soc
       OSError: the coordinator is not there, or goes away without an answer.
     """
     left = max(deadline - time.monotonic(), _RETRY)
-    connection = socket.create_connection(split_address(address), timeout=left)
+    connection = _connected(address, left, tls)
     try:
         connection.sendall(me.to_line())
         # The coordinator decides when to give up, since it knows each process's patience. So wait longer than our own.

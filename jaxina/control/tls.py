@@ -1,7 +1,8 @@
 """Mutual TLS for control calls: every process of a cluster has a certificate of one authority, and asks for one.
 
 Whoever has a certificate of the authority belongs to the cluster. The certificates carry the name ``jaxina``, not those
-of hosts, because the addresses of workers are not known beforehand. gRPC's own TLS does the rest.
+of hosts, because the addresses of workers are not known beforehand. gRPC's own TLS does the rest, and Python's where
+there is no gRPC: in the roll call and for metrics.
 """
 
 from __future__ import annotations
@@ -52,10 +53,18 @@ class Tls:
         )
 
     @property
-    def of_https(self) -> ssl.SSLContext:
-        """OpenSSL's context for a server of HTTP. Callers must have a certificate too."""
+    def of_listener(self) -> ssl.SSLContext:
+        """OpenSSL's context for a server without gRPC. Callers must have a certificate too."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(self.authority)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    @property
+    def of_caller(self) -> ssl.SSLContext:
+        """OpenSSL's context for a client without gRPC. The other end's certificate must carry `NAME`."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(self.authority)
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -86,7 +95,7 @@ def tls_of(configuration: Configuration) -> Tls | None:
 
 
 def why_refused(address: str, tls: Tls | None) -> AuthenticationError | None:
-    """Finds out whether a call failed because of TLS. gRPC tells no more than that nobody answers.
+    """Finds out whether a call failed because of TLS. A failed call tells no more than that nobody answers.
 
     Args:
       address: the other end's, HOST:PORT.
@@ -95,13 +104,12 @@ def why_refused(address: str, tls: Tls | None) -> AuthenticationError | None:
     Returns:
       The error that says what is wrong; None if it is not TLS.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.set_alpn_protocols(["h2"])
     if tls is None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     else:
-        context.load_verify_locations(tls.authority)
-        context.load_cert_chain(tls.certificate, tls.key)
+        context = tls.of_caller
+    context.set_alpn_protocols(["h2"])
     try:
         with socket.create_connection(split_address(address), timeout=_HANDSHAKE) as connection:
             try:

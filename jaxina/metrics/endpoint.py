@@ -86,7 +86,7 @@ class Endpoint:
                 "an address of this host and free ports: worker r uses the port plus r"
             ) from error
         if tls is not None:
-            self._server.context = tls.of_https
+            self._server.context = tls.of_listener
         self._thread = threading.Thread(target=self._server.serve_forever, name="jaxina-metrics", daemon=True)
         self._thread.start()
         self.address = with_port(host, self._server.server_address[1])

@@ -1,19 +1,25 @@
 """The roll call of launched processes, over loopback TCP. Threads stand for the processes and the coordinator."""
 
 import contextlib
+import dataclasses
 import functools
 import socket
 import threading
 import time
 
 import pytest
+from certificates import Authority
 from control_fakes import eventually, in_threads
 
+from jaxina import config
+from jaxina.control import roll_call
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.roll import Roll
 from jaxina.control.roll_call import MAX_LATE, Answer, answer_roll, look_at_job
+from jaxina.control.tls import tls_of
 from jaxina.control.topology import Place
 from jaxina.errors import (
+    AuthenticationError,
     InvalidArgumentError,
     JaxinaError,
     MismatchError,
@@ -26,11 +32,11 @@ SERVICE = "10.1.2.3:4567"
 
 @pytest.fixture
 def coordinator():
-    """A function that starts a coordinator for so many processes. It returns the coordinator's address and a list of
-    the calls to its service."""
+    """A function that starts a coordinator for so many processes, with or without TLS. It returns the coordinator's
+    address and a list of the calls to its service."""
     with contextlib.ExitStack() as stack:
 
-        def start(processes):
+        def start(processes, tls=None):
             listener = stack.enter_context(listen("127.0.0.1:0"))
             asked = []
 
@@ -39,7 +45,7 @@ def coordinator():
                 return SERVICE
 
             def run():
-                roll = Roll(listener, processes, serve)
+                roll = Roll(listener, processes, serve, tls and tls.of_listener)
                 with contextlib.suppress(JaxinaError, OSError, ValueError):
                     roll.call()
                     roll.stay()
@@ -50,10 +56,15 @@ def coordinator():
         yield start
 
 
-def come(address, rank, processes, patience=5.0, delay=0.0, pid=None, settings=None, machine="machine"):
+@pytest.fixture
+def tls(tmp_path):
+    return tls_of(config.resolve(Authority(tmp_path, "authority").issue()))
+
+
+def come(address, rank, processes, patience=5.0, delay=0.0, pid=None, settings=None, machine="machine", tls=None):
     time.sleep(delay)
     place = Place("host", 100 + rank if pid is None else pid, machine)
-    return answer_roll(address, Answer(rank, processes, place, settings or {"slots": 4}, patience))
+    return answer_roll(address, Answer(rank, processes, place, settings or {"slots": 4}, patience), tls)
 
 
 def answer(*arguments, **options):
@@ -193,19 +204,22 @@ def test_strangers_do_not_disturb(coordinator):
     assert results[0] == results[5] == SERVICE
 
 
-def test_what_a_process_tells_is_shown_to_who_asks(coordinator):
-    address, _ = coordinator(2)
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_what_a_process_tells_is_shown_to_who_asks(coordinator, tls, encrypted):
+    tls = tls if encrypted else None
+    look_at_job = functools.partial(roll_call.look_at_job, tls=tls)
+    address, _ = coordinator(2, tls)
     before = look_at_job(address, 20)
     assert (before.processes, before.here, before.late) == (2, {}, "")
-    rooms = in_threads(*[functools.partial(come, address, rank, 2) for rank in range(2)])
+    rooms = in_threads(*[functools.partial(come, address, rank, 2, tls=tls) for rank in range(2)])
     (_, one), (_, other) = rooms
     one.tell("rank 1 is late: ünicode\nand a second line")
     eventually(lambda: look_at_job(address, 20).late.startswith("rank 1 is late: ünicode\n"))
     seen = look_at_job(address, 20)
     assert seen.here == {0: "host host, pid 100", 1: "host host, pid 101"}
     assert seen.ended == [] and 0 <= seen.late_s < 60
-    one.tell("x" * 100_000)
-    eventually(lambda: look_at_job(address, 20).late == "x" * MAX_LATE)
+    one.tell("ü" * 100_000)  # six bytes each: several TLS records
+    eventually(lambda: look_at_job(address, 20).late == "ü" * MAX_LATE)
     other.end()
     eventually(lambda: look_at_job(address, 20).ended == [1])
     eventually(lambda: one.ended() == {1})
@@ -217,3 +231,42 @@ def test_who_asks_where_nobody_listens_is_told_so():
         address = address_of(listener)
     with pytest.raises(NeverJoinedError, match=f"no coordinator answers at {address}"):
         look_at_job(address, 5)
+
+
+def test_processes_with_a_certificate_are_told_the_service(coordinator, tls):
+    address, _ = coordinator(3, tls)
+    assert in_threads(*[answer(address, rank, 3, tls=tls) for rank in range(3)]) == [SERVICE] * 3
+
+
+def test_who_does_not_use_tls_learns_nothing_and_is_told_so_at_once(coordinator, tls):
+    address, _ = coordinator(2, tls)
+    said = f"{address} serves only callers that use TLS"
+    with pytest.raises(AuthenticationError, match=said):
+        come(address, 0, 2, patience=1000.0)
+    with pytest.raises(AuthenticationError, match=said):
+        look_at_job(address, 20)
+    assert in_threads(*[answer(address, rank, 2, tls=tls) for rank in range(2)]) == [SERVICE] * 2  # others still are
+
+
+def test_a_coordinator_without_tls_is_refused_by_who_uses_it(coordinator, tls):
+    address, _ = coordinator(2)
+    with pytest.raises(AuthenticationError, match=f"{address} does not use TLS"):
+        come(address, 0, 2, patience=1000.0, tls=tls)
+
+
+def test_a_certificate_of_another_authority_is_refused(coordinator, tls, tmp_path):
+    address, _ = coordinator(2, tls)
+    other = tls_of(config.resolve(Authority(tmp_path, "other").issue()))
+    with pytest.raises(AuthenticationError, match=f"certificate of {address} is not accepted"):
+        come(address, 0, 2, patience=1000.0, tls=other)
+    # One who accepts any coordinator is refused by this one.
+    trusting = dataclasses.replace(other, authority=tls.authority)
+    with pytest.raises(AuthenticationError, match=f"{address} does not accept this process's certificate"):
+        come(address, 0, 2, patience=1000.0, tls=trusting)
+
+
+def test_who_begins_a_handshake_and_is_silent_keeps_nobody_waiting(coordinator, tls):
+    address, _ = coordinator(1, tls)
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as silent:
+        silent.sendall(b"\x16\x03\x01\x02\x00\x01")  # the first bytes of a ClientHello
+        assert in_threads(answer(address, 0, 1, tls=tls)) == [SERVICE]
