@@ -67,7 +67,7 @@ bench: $(STAMP) ## measure all-reduce times beside XLA's own (gloo), with 2 and 
 notebooks: $(STAMP) ## execute the notebooks and write their figures into notebooks/*.ipynb
 	$(BIN)/python notebooks/execute.py
 
-docs: $(STAMP) ## write docs/configuration.md from jaxina/config.py, then build the documentation into build/site
+docs: $(STAMP) ## write docs/configuration.md from jaxina/config/settings.py, then build the documentation into build/site
 	scripts/docs.sh $(VENV) build/site
 
 CONTROL ?= 127.0.0.1:51000

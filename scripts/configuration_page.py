@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the table in jaxina/config.py: python scripts/configuration_page.py FILE."""
+"""Writes docs/configuration.md from jaxina/config/settings.py: python scripts/configuration_page.py FILE."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxina import config
 HEAD = """\
 # Configuration
 
-`make docs` writes this page from `jaxina/config.py`. A test fails if the page is not current.
+`make docs` writes this page from `jaxina/config/settings.py`. A test fails if the page is not current.
 
 A value comes from the argument of `jaxina.init` or the option of the command. If there is none, it comes from the
 variable, and otherwise from the default. All processes of a job must agree on the aggregator, the switch, the slots and

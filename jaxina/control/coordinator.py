@@ -65,7 +65,7 @@ def coordinate(listener: socket.socket, processes: int, tls: Tls | None = None) 
         services.append(service)
         return address
 
-    roll = Roll(listener, processes, serve, tls and tls.of_listener)
+    roll = Roll(listener, processes, serve, None if tls is None else tls.of_listener)
     roll.call()
     roll.stay()
 

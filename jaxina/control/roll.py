@@ -222,7 +222,7 @@ def _refuse(connection: socket.socket, error: JaxinaError) -> None:
 
 
 def _receive(connection: socket.socket) -> bytes | None:
-    """Reads what has arrived. Empty: nothing will follow. None: a part of a TLS record, of which the rest will follow."""
+    """Reads what has arrived. Empty: nothing will follow. None: a part of a TLS record, whose rest will follow."""
     try:
         return connection.recv(MAX_LINE)  # more than a record has, so that none waits where a selector does not see it
     except ssl.SSLWantReadError:

@@ -231,9 +231,7 @@ def _raise_if_tls_failed(address: str, tls: Tls | None, error: Exception) -> Non
         raise why from error
 
 
-def _say(
-    address: str, me: Answer, deadline: float, tls: Tls | None
-) -> tuple[dict[str, Any], socket.socket]:
+def _say(address: str, me: Answer, deadline: float, tls: Tls | None) -> tuple[dict[str, Any], socket.socket]:
     """Connects once and says `me`.
 
     Returns:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from jaxina import _native, config
+from jaxina.config import settings as declared
 from jaxina.errors import InvalidArgumentError
 
 
@@ -149,9 +150,9 @@ def test_packets_that_no_datagram_holds(aggregator, block_size, blocks, size):
     ],
 )
 def test_the_limits_are_those_of_the_native_code(constant, setting, monkeypatch):
-    """The test changes a native constant and imports config again. The setting must then allow the new limit."""
+    """The test changes a native constant and imports the settings again. The setting must then allow the new limit."""
     monkeypatch.setattr(_native, constant, 77)
-    anew = importlib.util.spec_from_file_location("config_read_anew", config.__file__)
+    anew = importlib.util.spec_from_file_location("settings_read_anew", declared.__file__)
     module = importlib.util.module_from_spec(anew)
     monkeypatch.setitem(sys.modules, anew.name, module)
     anew.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""docs/configuration.md says what jaxina/config.py declares."""
+"""docs/configuration.md says what jaxina/config/settings.py declares."""
 
 from __future__ import annotations
 

@@ -1,230 +1,35 @@
-"""The configuration. Every ``JAXINA_*`` variable is declared here, once.
-
-A value comes from an argument of `jaxina.init` or an option of the command line. If there is none, it comes from the
-environment, and else from the default. ``jaxina info`` prints all settings, and where each value came from.
-"""
+"""All settings. Every ``JAXINA_*`` variable is declared here, once."""
 
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
-import math
-import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from jaxina._native import (
-    MAX_BLOCK_SIZE,
-    MAX_BLOCKS_PER_CHUNK,
-    MAX_SLOTS,
-    MAX_WORKERS,
-    MIN_BLOCK_SIZE,
-    JobShape,
-    check_encryption,
+from jaxina._native import MAX_BLOCK_SIZE, MAX_BLOCKS_PER_CHUNK, MAX_SLOTS, MAX_WORKERS, MIN_BLOCK_SIZE, JobShape
+from jaxina.config.addresses import RdmaDevice, split_device
+from jaxina.config.kinds import (
+    Kind,
+    choice,
+    host_and_port,
+    hosts_and_ports,
+    integer,
+    interfaces,
+    one_of,
+    path,
+    port_range,
+    rdma_device,
+    seconds,
+    seconds_or_never,
+    share,
+    token,
 )
-from jaxina.errors import InvalidArgumentError
 
 BITS = (8, 16, 32, 64)
 ROUNDINGS = ("nearest", "stochastic")
 AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs", "netreduce")
 PREFIX = "JAXINA_"
-
-_RING_AND_SWITCH = "netreduce with a switch"  # a default of netreduce for jobs that name a switch
-_LONGEST_INTERFACE = 15  # characters that Linux allows in an interface's name
-TOKEN_CHARACTERS = (16, 256)  # the least and the most characters of JAXINA_TOKEN
-
-
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """A type of setting.
-
-    Attributes:
-      parse: converts a text to the value. It raises ValueError if the text is not allowed.
-      allowed: what is allowed, in words.
-      secret: whether the value must never be printed.
-    """
-
-    parse: Callable[[str], Any]
-    allowed: str
-    secret: bool = False
-
-
-def integer(low: int, high: int) -> Kind:
-    """An integer from `low` to `high`, both included."""
-
-    def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError
-        return value
-
-    return Kind(parse, f"an integer from {low} to {high}")
-
-
-def seconds() -> Kind:
-    """A duration in seconds: above 0, and at most a day."""
-
-    def parse(text: str) -> float:
-        value = float(text)
-        if not 0 < value <= 86400:
-            raise ValueError
-        return value
-
-    return Kind(parse, "seconds, above 0 and at most 86400")
-
-
-def seconds_or_never() -> Kind:
-    """A duration in seconds, or infinity for never."""
-
-    def parse(text: str) -> float:
-        return math.inf if text == "inf" else float(seconds().parse(text))
-
-    return Kind(parse, f"{seconds().allowed}, or inf for never")
-
-
-def share() -> Kind:
-    """A share from 0 to below 1."""
-
-    def parse(text: str) -> float:
-        value = float(text)
-        if not 0 <= value < 1:
-            raise ValueError
-        return value
-
-    return Kind(parse, "a share from 0 to below 1, such as 0.01")
-
-
-def choice(*names: str) -> Kind:
-    """One of some names."""
-
-    def parse(text: str) -> str:
-        if text not in names:
-            raise ValueError
-        return text
-
-    return Kind(parse, "one of " + ", ".join(names))
-
-
-def one_of(*values: int) -> Kind:
-    """One of some integers."""
-
-    def parse(text: str) -> int:
-        if int(text) not in values:
-            raise ValueError
-        return int(text)
-
-    return Kind(parse, "one of " + ", ".join(map(str, values)))
-
-
-def host_and_port() -> Kind:
-    """An address, as `split_address` takes it."""
-
-    def parse(text: str) -> str:
-        split_address(text)
-        return text
-
-    return Kind(parse, "HOST:PORT, such as 10.0.0.1:51000 or [::1]:51000")
-
-
-def interfaces() -> Kind:
-    """Names of network interfaces, or subnets, with commas between."""
-
-    def parse(text: str) -> str:
-        for one in text.split(","):
-            if "/" in one:
-                ipaddress.ip_network(one, strict=False)
-            elif not one or len(one) > _LONGEST_INTERFACE or not all("!" <= letter <= "~" for letter in one):
-                raise ValueError
-        return text
-
-    return Kind(
-        parse, "the name of a network interface or a subnet, such as eth1 or 10.0.0.0/24, or several with commas"
-    )
-
-
-def port_range() -> Kind:
-    """A range of ports, as a tuple of all of them."""
-
-    def parse(text: str) -> tuple[int, ...]:
-        first, _, last = text.partition("-")
-        if not 0 < int(first) <= int(last or first) < 65536:
-            raise ValueError
-        return tuple(range(int(first), int(last or first) + 1))
-
-    return Kind(parse, "FIRST-LAST, such as 50100-50199")
-
-
-def hosts_and_ports() -> Kind:
-    """Addresses, as `split_address` takes them, with commas between."""
-
-    def parse(text: str) -> str:
-        for one in text.split(","):
-            split_address(one)
-        return text
-
-    return Kind(parse, "HOST:PORT, or several with commas between, such as 10.0.0.1:51000,10.0.0.2:51000")
-
-
-def path() -> Kind:
-    """The name of a file."""
-    return Kind(str, "a file name")
-
-
-def token() -> Kind:
-    """A token for calls to a switch. Secret."""
-    low, high = TOKEN_CHARACTERS
-
-    def parse(text: str) -> str:
-        if not low <= len(text) <= high or not all("!" <= character <= "~" for character in text):
-            raise ValueError
-        return text
-
-    return Kind(parse, f"{low} to {high} printable ASCII characters, no spaces", secret=True)
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """Splits ``HOST:PORT`` or ``[IPv6]:PORT`` into the host, without brackets, and the port.
-
-    Raises:
-      ValueError: the text is not such an address. The message says why.
-    """
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{text!r}: an IPv6 address needs brackets, such as [::1]:51000")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return host, int(port)
-
-
-RdmaDevice = tuple[str, int | None, int | None]  # name, port and GID index; "" and None mean any
-
-
-def split_device(text: str) -> RdmaDevice:
-    """Splits ``NAME[:PORT[:GID]]`` into an RDMA device's name, its port and the index of a GID.
-
-    Raises:
-      ValueError: the text is not such a device.
-    """
-    match = re.fullmatch(r"([^:\s]+)(?::(\d{1,3})(?::(\d{1,3}))?)?", text, re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is not NAME[:PORT[:GID]]")
-    port, gid_index = (None if number is None else int(number) for number in match.groups()[1:])
-    if (port is not None and not 1 <= port <= 255) or (gid_index is not None and gid_index > 255):
-        raise ValueError(f"{text!r} has a port that is not from 1 to 255, or a GID index above 255")
-    return match.group(1), port, gid_index
-
-
-def rdma_device() -> Kind:
-    """An RDMA device, as `split_device` takes it."""
-
-    def parse(text: str) -> str:
-        split_device(text)
-        return text
-
-    return Kind(parse, "NAME, NAME:PORT or NAME:PORT:GID, such as mlx5_0:1:3")
+RING_AND_SWITCH = "netreduce with a switch"  # a default of netreduce for jobs that name a switch
 
 
 def _setting(kind: Kind, default: Any, doc: str) -> Any:
@@ -314,7 +119,7 @@ class Configuration:
             "roce": 16,
             "verbs": 64,
             "netreduce": 28,  # a pass takes 2 (n - 1) steps there
-            _RING_AND_SWITCH: 3,  # what is in flight behind a lost packet is sent again: docs/netreduce.md
+            RING_AND_SWITCH: 3,  # what is in flight behind a lost packet is sent again: docs/netreduce.md
         },
         "Pool size s: how many chunks of a group may be in flight at once.",
     )
@@ -541,152 +346,3 @@ def shown(field: dataclasses.Field[Any], value: Any) -> str:
     if isinstance(value, tuple):  # a range of ports
         return f"{value[0]}-{value[-1]}"
     return "" if value is None else "(set)" if field.metadata["kind"].secret else str(value)
-
-
-def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
-    """Resolves the configuration.
-
-    Args:
-      environ: the environment; None means `os.environ`.
-      **arguments: values of settings, by name. One that is None is not given.
-
-    Raises:
-      InvalidArgumentError: a value is not allowed, or values do not fit together. The message names the value and says
-        what is allowed.
-
-    Example:
-      >>> from jaxina import config
-      >>> configuration = config.resolve({"JAXINA_SLOTS": "16"}, aggregator="udp")
-      >>> configuration.slots, configuration.origins["slots"], configuration.origins["timeout"]
-      (16, 'environment', 'default')
-    """
-    environ = os.environ if environ is None else environ
-    for name in arguments:
-        if name not in {field.name for field in fields()}:
-            raise InvalidArgumentError(f"{name!r} is not a setting; `jaxina info` lists them")
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for field in fields():
-        name, kind, default = field.name, field.metadata["kind"], field.metadata["default"]
-        if arguments.get(name) is not None:
-            values[name], origins[name] = _read(kind, name, arguments[name]), "argument"
-        elif environ.get(variable(name), "") != "":
-            values[name], origins[name] = (
-                _read(kind, variable(name), environ[variable(name)]),
-                "environment",
-            )
-        else:
-            values[name], origins[name] = _default_of(default, values, origins), "default"
-            if name == "blocks_per_chunk":  # the default is for blocks of 256 elements; keep the chunk's size
-                blocks = 256 * values[name] // values["block_size"]
-                values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
-    configuration = Configuration(**values, origins=origins)
-    _check_together(configuration)
-    return configuration
-
-
-def _default_of(default: Any, values: Mapping[str, Any], origins: Mapping[str, str]) -> Any:
-    """The default of a setting, given those before it."""
-    if not isinstance(default, dict):
-        return default
-    named = origins["switch"] != "default"
-    if values["aggregator"] == "netreduce" and named and _RING_AND_SWITCH in default:
-        return default[_RING_AND_SWITCH]
-    return default[values["aggregator"]]
-
-
-def _read(kind: Kind, name: str, value: Any) -> Any:
-    try:
-        return kind.parse(str(value).strip())
-    except ValueError:
-        given = name if kind.secret else f"{name}={value!r}"
-        raise InvalidArgumentError(f"{given} is not allowed: give {kind.allowed}") from None
-
-
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Lists variables that start with ``JAXINA_`` but are not settings. Most likely they are typing errors."""
-    known = {variable(field.name) for field in fields()}
-    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-
-
-def check_used(configuration: Configuration) -> None:
-    """Checks that the aggregator uses the settings that were given.
-
-    A setting from the environment may be meant for other runs. So it is refused only if nobody chose the aggregator.
-
-    Raises:
-      InvalidArgumentError: the aggregator does not use a setting that was given, or cannot encrypt as was asked.
-    """
-    aggregator = configuration.aggregator
-    if configuration.encrypts:
-        _check_encryption(configuration)
-    if configuration.servers is not None and aggregator not in ("direct", "atp"):
-        raise InvalidArgumentError(
-            f"{variable('servers')}={configuration.servers} is given, but the {aggregator} aggregator has no servers: "
-            "choose direct or atp, or leave servers out"
-        )
-    if configuration.loss and configuration.device is not None and configuration.origins["loss"] == "argument":
-        raise InvalidArgumentError(
-            f"{variable('loss')}={configuration.loss} is given, but an RDMA device cannot drop packets: leave loss or "
-            f"{variable('rdma_device')} out, or choose {variable('aggregator')}=roce"
-        )
-    if configuration.uses_switch:
-        if aggregator != "atp" and "," in configuration.switch:
-            raise InvalidArgumentError(
-                f"{variable('switch')}={configuration.switch} names several switches, but the {aggregator} aggregator "
-                "uses one: choose atp, or name one switch"
-            )
-        return
-    ignored = {"argument", "environment"} if configuration.origins["aggregator"] == "default" else {"argument"}
-    unused = {"embedded": (("switch", "network"), ("loss", "network")), "direct": (("switch", "switch"),)}
-    for name, lacks in unused.get(aggregator, ()):
-        given = getattr(configuration, name)
-        if given and configuration.origins[name] in ignored:
-            raise InvalidArgumentError(
-                f"{variable(name)}={given} is given, but the {aggregator} aggregator has no {lacks}: choose "
-                f"{variable('aggregator')}=udp (or --aggregator udp, or jaxina.init('udp')), or leave {name} out"
-            )
-
-
-# Why aggregators cannot encrypt.
-_CLEAR = {
-    "atp": "switches on the way add what they read in packets",
-    "roce": "the switch takes RDMA packets, which RDMA devices could not decrypt",
-    "verbs": "RDMA devices write what arrives to memory as it is",
-    "netreduce": "RDMA devices, and the switch on the way, take packets as they are",
-}
-
-
-def _check_encryption(configuration: Configuration) -> None:
-    asked = f"{variable('encryption')}=yes"
-    if why := _CLEAR.get(configuration.aggregator):
-        raise InvalidArgumentError(
-            f"{asked} is given, but {configuration.aggregator} cannot encrypt: {why}. Choose udp or direct, or an "
-            "encrypted network (WireGuard or IPsec)"
-        )
-    if configuration.servers is not None:
-        raise InvalidArgumentError(
-            f"{asked} is given, but the hosts of {variable('servers')} cannot encrypt yet: leave them out, so that the "
-            "workers sum, or choose udp"
-        )
-    if configuration.tls_authority is None:
-        raise InvalidArgumentError(
-            f"{asked} needs TLS, or the keys would travel in the clear: set {variable('tls_authority')}, "
-            f"{variable('tls_certificate')} and {variable('tls_key')} at the workers and at the switch"
-        )
-    check_encryption()
-
-
-def _check_together(configuration: Configuration) -> None:
-    configuration.shape(devices=1, workers=1)  # raises if slots, blocks and chunks do not fit together
-    coordinator, rank, processes = configuration.coordinator, configuration.rank, configuration.processes
-    if any(value is not None for value in (coordinator, rank, processes)):
-        if coordinator is None or rank is None or processes is None:
-            raise InvalidArgumentError(
-                f"{variable('coordinator')}, {variable('rank')} and {variable('processes')} belong together: set all "
-                "three, or none"
-            )
-        if rank >= processes:
-            raise InvalidArgumentError(
-                f"{variable('rank')}={rank} is not below {variable('processes')}={processes}: ranks count from 0"
-            )

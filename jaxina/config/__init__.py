@@ -1,0 +1,43 @@
+"""The configuration. ``jaxina.config.settings`` declares every ``JAXINA_*`` variable, once.
+
+A value comes from an argument of `jaxina.init` or an option of the command line. If there is none, it comes from the
+environment, and else from the default. ``jaxina info`` prints all settings, and where each value came from.
+"""
+
+from jaxina._native import MAX_WORKERS
+from jaxina.config.addresses import RdmaDevice, split_address, split_device
+from jaxina.config.checks import check_used
+from jaxina.config.kinds import TOKEN_CHARACTERS, Kind
+from jaxina.config.resolution import resolve, unknown_variables
+from jaxina.config.settings import (
+    AGGREGATORS,
+    BITS,
+    PREFIX,
+    ROUNDINGS,
+    Configuration,
+    default_text,
+    fields,
+    shown,
+    variable,
+)
+
+__all__ = [
+    "AGGREGATORS",
+    "BITS",
+    "MAX_WORKERS",
+    "PREFIX",
+    "ROUNDINGS",
+    "TOKEN_CHARACTERS",
+    "Configuration",
+    "Kind",
+    "RdmaDevice",
+    "check_used",
+    "default_text",
+    "fields",
+    "resolve",
+    "shown",
+    "split_address",
+    "split_device",
+    "unknown_variables",
+    "variable",
+]
