@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import math
 import multiprocessing
 import os
@@ -40,6 +41,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from jaxina.cli.children import die_with
 
 ON, IN = 5.0, 10.0  # seconds that are promised: until the others go on, until a replacement takes part
 PATIENCE = 120.0  # seconds after which a step that does not come never will
@@ -282,7 +285,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         options.folder = Path(temporary)
         command = [sys.executable, "-m", "jaxina.cli", "keeper", "-n", str(options.members), "--quiet"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as keeper:
+        ends_too = functools.partial(die_with, os.getpid())
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=ends_too) as keeper:
             assert keeper.stdout is not None
             address = keeper.stdout.readline().removeprefix("JAXINA_KEEPER=").split(": ")[0]
             try:
