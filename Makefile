@@ -53,8 +53,8 @@ test-wheels: ## install them in a bare Debian and for other Pythons, and train t
 p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
 	scripts/p4.sh
 
-gpu-check: ## build, test and benchmark all GPU code, on a machine that has a GPU (no network needed); see docs/gpu.md
-	PYTHON="$(PYTHON)" scripts/gpu_check.sh
+gpu-check: ## build, test and benchmark all GPU code, on a machine that has a GPU (no network needed; PARTS=build is one of three parts)
+	PYTHON="$(PYTHON)" scripts/gpu_check.sh $(PARTS)
 
 gpu-wheels: ## download the packages that the machine of gpu-check may lack, into build/gpu-wheels
 	scripts/gpu_wheels.sh "$(PYTHON)" build/gpu-wheels

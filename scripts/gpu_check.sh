@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Usage: [PYTHON=python3] scripts/gpu_check.sh. Tries everything about GPUs on a machine that has one: builds, tests,
-# compute-sanitizer, benchmarks, psums, the MNIST example. It needs no network. It goes on after a step that fails,
-# prints one table, and succeeds only if every step has. The logs are in out/gpu-check/.
+# Usage: [PYTHON=python3] scripts/gpu_check.sh [PART...]. Tries everything about GPUs on a machine that has one. It needs
+# no network. It goes on after a step that fails, prints one table, and succeeds only if every step has. The logs are in
+# out/gpu-check/. Without PARTs, it runs all. None takes more than 10 minutes:
+#   build     the environment, the tests' and benchmark's programs, and both packages
+#   kernels   the tests, the kernels under compute-sanitizer, and their benchmark
+#   jobs      psums of two processes and of all GPUs, and the MNIST example
 #
 # It needs a GPU with its driver, nvcc of CUDA 12 or 13, a C++20 compiler, Python with its headers, and JAX with its
 # CUDA plugin in PYTHON's environment. Further Python packages, GoogleTest and libdeflate may be on the machine already.
@@ -14,8 +17,16 @@ venv=$PWD/build/gpu-venv
 build=$PWD/build/gpu
 logs=$PWD/out/gpu-check
 export PATH="$PATH:/usr/local/cuda/bin"
-rm -rf "$logs"
 mkdir -p "$logs"
+parts=(build kernels jobs)
+chosen=("$@")
+[ $# -gt 0 ] || chosen=("${parts[@]}")
+for part in "${chosen[@]}"; do
+  if ! [[ " ${parts[*]} " == *" $part "* ]]; then
+    echo "no part is called $part; there are: ${parts[*]}" >&2
+    exit 2
+  fi
+done
 table=()
 failed=0
 
@@ -152,20 +163,30 @@ export -f machine environment native extension tests on_gpu sanitizer benchmark 
 export python wheels venv build logs
 export host_tests="device_test device_words_test pending_collectives_test cuda_kernel_bodies_test"
 
-step machine 60 bash -c machine
-step environment 120 bash -c environment
-step build 300 bash -c native
-step extension 300 bash -c extension
-step tests 120 bash -c tests
-step tests-on-gpu 120 bash -c on_gpu
-step compute-sanitizer 120 bash -c sanitizer
-step kernel-benchmark 90 bash -c benchmark
-export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
-step psum-2-processes 120 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py'
-step psum-wide 120 env JAXINA_SLOTS=256 JAXINA_BLOCKS_PER_CHUNK=63 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py --only-time'
-step mnist 120 bash -c 'psum -n 2 examples/mnist/train.py --collective jaxina --steps 60'
-unset CUDA_VISIBLE_DEVICES
-step psum-all-gpus 120 bash -c 'psum -n 1 tests/gpu/psum_on_gpu.py --several'
+part_build() {
+  step machine 40 bash -c machine
+  step environment 80 bash -c environment
+  step build 240 bash -c native
+  step extension 240 bash -c extension
+}
+
+part_kernels() {
+  step tests 120 bash -c tests
+  step tests-on-gpu 120 bash -c on_gpu
+  step compute-sanitizer 120 bash -c sanitizer
+  step kernel-benchmark 90 bash -c benchmark
+}
+
+part_jobs() {
+  export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+  step psum-2-processes 120 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py'
+  step psum-wide 120 env JAXINA_SLOTS=256 JAXINA_BLOCKS_PER_CHUNK=63 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py --only-time'
+  step mnist 120 bash -c 'psum -n 2 examples/mnist/train.py --collective jaxina --steps 60'
+  unset CUDA_VISIBLE_DEVICES
+  step psum-all-gpus 120 bash -c 'psum -n 1 tests/gpu/psum_on_gpu.py --several'
+}
+
+for part in "${chosen[@]}"; do "part_$part"; done
 
 printf '\n%s\n' "step                 result               time  last line of its log (out/gpu-check/)"
 printf '%s\n' "${table[@]}"
