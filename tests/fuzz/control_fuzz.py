@@ -441,6 +441,9 @@ class FakeConnection:
     def settimeout(self, _: float) -> None:
         pass
 
+    def setblocking(self, _: bool) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 
