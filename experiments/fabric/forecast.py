@@ -35,6 +35,7 @@ MEGABIT = 125_000  # bytes per second
 TCP = 1514 / 1448  # bytes on the wire for a byte
 
 Cost = Callable[[float], float]  # of a link's rate, in bytes per second
+CLOSE = 0.15  # how far a time in the simulator may be from the testbed's
 
 
 class Recorded(Conditions):
@@ -119,6 +120,7 @@ def main() -> None:
     arguments = parser.parse_args()
     targets = [float(target) for target in arguments.targets.split(",")]
     console = Console(width=170)
+    ratios = []
     for file in arguments.files:
         whole = json.loads(file.read_text())
         options = whole["options"]
@@ -129,10 +131,15 @@ def main() -> None:
             cells = [_beside(record["updates"] / record["seconds"], statistics.mean(speed for _, speed in runs))]
             for target in targets:
                 foretold = statistics.mean(reached(curve, target) for curve, _ in runs)
-                cells += [_beside(reached(record["curve"], target), foretold)]
+                measured = reached(record["curve"], target)
+                cells += [_beside(measured, foretold)]
+                if math.isfinite(measured) or math.isfinite(foretold):
+                    ratios.append(foretold / measured if math.isfinite(measured) else math.inf)
             mean = float(np.mean([s for one in record["computing"] for s in one]))
             table.add_row(name, f"{1e3 * mean:.0f} ms", *cells)
         console.print(table)
+    within = sum(abs(ratio - 1) <= CLOSE for ratio in ratios)
+    console.print(f"{within} of {len(ratios)} times to an accuracy are foretold within {100 * CLOSE:g} %")
 
 
 def _beside(measured: float, foretold: float) -> str:
