@@ -215,6 +215,23 @@ def test_a_late_update_is_waited_for_as_long_as_patience_lasts():
     assert list(small.said(small.server)[0].abandon.names) == [name]
 
 
+def test_a_lost_update_of_a_worker_that_is_gone_keeps_no_others_from_the_replica():
+    """World 101051 found it: the replica then stayed behind for ever."""
+    small = Small(replica=True, rate=1000)
+    lost = small.ready(small.workers[0])
+    small.job.tick(0)
+    assert lost in [update.name for update in small.job.scheduler.replica.pending]
+    small.hear(small.server, 1, decided=pb.Decided(committed=[False]))
+    small.hear(small.replica, 1, received=pb.Received(turns=1))
+    small.job.left(small.workers[0], 2)
+    later = small.ready(small.workers[1], version=1)
+    small.said(small.workers[1])
+    small.job.tick(3)
+    small.job.tick(SECOND)  # nothing else is to be planned, so the replica catches up
+    sent = [message.send for message in small.said(small.workers[1])]
+    assert ("replica", later) in [(send.way.host, send.name) for send in sent]
+
+
 def test_nothing_is_planned_over_the_links_of_who_is_gone():
     small = Small()
     small.ready(small.workers[0])

@@ -205,16 +205,20 @@ class Job:
         self.ready[ready.name] = update
 
     def _decided(self, decided: pb.Decided) -> None:
-        assert self.carrier is not None
+        assert self.carrier is not None and self.scheduler is not None
         if self.turns.decided + len(decided.committed) > self.turns.planned:
             raise MismatchError("the server has decided on turns that are not planned")
+        lost = []
         for committed in decided.committed:
             turn = self.turns.decide(committed)
+            if not committed:
+                lost.append(turn.update.name)
             self._count(turn, committed)
             outcome = pb.Outcome(name=turn.update.name, committed=committed, version=turn.turn + 1)
             if not committed:
                 outcome.reason = "it did not come in time, or could not come any more"
             self.hosts.tell(self.hosts.owner(turn.update.name), outcome=outcome)
+        self.scheduler.withdraw(lost)  # the replica does not need them
         if self.carrier.replica is not None:
             self.hosts.tell(self.hosts.find(self.carrier.replica), decided=decided)
         self._release()
