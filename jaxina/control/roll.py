@@ -153,12 +153,7 @@ class Roll:
 
     def _read(self, ready: Any) -> None:
         if ready is self._listener:
-            connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            if self._tls is not None:  # the first reads do the handshake
-                connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-            self._lines[connection] = b""
-            self._selector.register(connection, selectors.EVENT_READ)
+            self._accept()
             return
         data = _receive(ready)
         if data is None:
@@ -173,6 +168,21 @@ class Roll:
         self._selector.unregister(ready)
         del self._lines[ready]
         self.note(ready, line)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        if self._tls is not None:
+            try:
+                connection.getpeername()  # which fails if the other end has gone already
+                # The first reads do the handshake.
+                connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            except OSError:
+                connection.close()
+                return
+        self._lines[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ)
 
     def _heard(self, connection: socket.socket, data: bytes) -> None:
         """Notes what a process has told about late collectives. Anything else is its end."""

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import socket
+import struct
 import threading
 import time
 
@@ -270,3 +271,17 @@ def test_who_begins_a_handshake_and_is_silent_keeps_nobody_waiting(coordinator, 
     with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as silent:
         silent.sendall(b"\x16\x03\x01\x02\x00\x01")  # the first bytes of a ClientHello
         assert in_threads(answer(address, 0, 1, tls=tls)) == [SERVICE]
+
+
+def test_who_has_gone_before_the_handshake_does_not_end_the_coordinator(tls):
+    with listen("127.0.0.1:0") as listener:
+        where = listener.getsockname()
+        with socket.create_connection(where) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
+        roll = Roll(listener, 1, lambda: SERVICE, tls.of_listener)
+        calls = threading.Thread(target=roll.call, daemon=True)
+        calls.start()
+        assert in_threads(answer(address_of(listener), 0, 1, tls=tls)) == [SERVICE]
+        calls.join(20)
+        assert not calls.is_alive()
+        roll._here[0][1].close()
