@@ -34,7 +34,7 @@ Function find(void* library, const char* name) {
 
 }  // namespace
 
-#define FIND(name) find<decltype(&name)>(library, #name)
+#define FIND(name) find<decltype(&(name))>(library, #name)
 
 Libcrypto::Libcrypto()
     : library(load()),

@@ -31,7 +31,7 @@ std::span<const std::uint8_t> whole(const roce::RoceFrame& frame) {
   return {frame.headers.data(), roce::kBthAt + frame.covered.size() + roce::kIcrcSize};
 }
 
-const RingSpec& checked(const RingSpec& spec) {
+RingSpec checked(RingSpec spec) {
   spec.check();
   return spec;
 }

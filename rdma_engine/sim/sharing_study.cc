@@ -9,6 +9,7 @@ namespace jaxina::sim {
 namespace {
 
 constexpr Nanoseconds kMeasured = 400 * kMillisecond;
+constexpr double kMeasuredUs = static_cast<double>(kMeasured) / static_cast<double>(kMicrosecond);
 // Less than a pass's packet takes on a link.
 constexpr Nanoseconds kPacketTime = 30 * kMicrosecond;
 // As much larger than a pass's packet as 1,514 bytes are than 1,106, which is one of 256 elements.
@@ -103,7 +104,7 @@ SharingFigures study_sharing(const SharingCase& what) {
   const auto grown = [](std::uint64_t before, std::uint64_t now) { return static_cast<double>(now - before); };
   // How many packets of the mean size a link carries in this time.
   const auto capacity = [&](const LinkCounters& before, const LinkCounters& now) {
-    const double bytes = plan.jobs[0].links[0].bytes_per_us * static_cast<double>(kMeasured / kMicrosecond);
+    const double bytes = plan.jobs[0].links[0].bytes_per_us * kMeasuredUs;
     return bytes * ratio(grown(before.sent, now.sent), grown(before.bytes, now.bytes));
   };
   double passes = 0, taken = 0, collisions = 0;
@@ -128,7 +129,7 @@ SharingFigures study_sharing(const SharingCase& what) {
       grown(before.bytes, now.bytes) * (1 - ratio(grown(before.lost, now.lost), grown(before.sent, now.sent)));
   const double of_tcp = grown(begin.tcp_bytes, end.tcp_bytes);
   figures.first_link =
-      ratio(of_job + of_tcp, plan.jobs[0].links[0].bytes_per_us * static_cast<double>(kMeasured / kMicrosecond));
+      ratio(of_job + of_tcp, plan.jobs[0].links[0].bytes_per_us * kMeasuredUs);
   figures.tcp_share = ratio(of_tcp, of_job + of_tcp);
   const double again = grown(begin.retransmissions, end.retransmissions);
   figures.sent_again = ratio(again, passes * what.workers + again);
