@@ -128,8 +128,7 @@ SharingFigures study_sharing(const SharingCase& what) {
   const double of_job =
       grown(before.bytes, now.bytes) * (1 - ratio(grown(before.lost, now.lost), grown(before.sent, now.sent)));
   const double of_tcp = grown(begin.tcp_bytes, end.tcp_bytes);
-  figures.first_link =
-      ratio(of_job + of_tcp, plan.jobs[0].links[0].bytes_per_us * kMeasuredUs);
+  figures.first_link = ratio(of_job + of_tcp, plan.jobs[0].links[0].bytes_per_us * kMeasuredUs);
   figures.tcp_share = ratio(of_tcp, of_job + of_tcp);
   const double again = grown(begin.retransmissions, end.retransmissions);
   figures.sent_again = ratio(again, passes * what.workers + again);
