@@ -19,14 +19,8 @@ logs=$PWD/out/gpu-check
 export PATH="$PATH:/usr/local/cuda/bin"
 mkdir -p "$logs"
 parts=(build kernels jobs)
-chosen=("$@")
-[ $# -gt 0 ] || chosen=("${parts[@]}")
-for part in "${chosen[@]}"; do
-  if ! [[ " ${parts[*]} " == *" $part "* ]]; then
-    echo "no part is called $part; there are: ${parts[*]}" >&2
-    exit 2
-  fi
-done
+. scripts/chosen_parts.sh
+choose_parts "$@"
 table=()
 failed=0
 

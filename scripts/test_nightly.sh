@@ -94,14 +94,8 @@ python() {
 }
 
 parts=(address thread shapes seeds fabric fuzz deaths model jax jax_nightly tidy python)
-chosen=("$@")
-[ $# -gt 0 ] || chosen=("${parts[@]}")
-for part in "${chosen[@]}"; do
-  if ! [[ " ${parts[*]} " == *" $part "* ]]; then
-    echo "no part is called $part; there are: ${parts[*]}" >&2
-    exit 2
-  fi
-done
+. scripts/chosen_parts.sh
+choose_parts "$@"
 for part in "${chosen[@]}"; do
   echo "== $part"
   "$part"
