@@ -76,11 +76,14 @@ def way_of(name: str, record: dict[str, Any], options: dict[str, Any]) -> tuple[
     local = options["local_steps"] if "local" in name else 1
     if not name.startswith("psum"):
         return scheduled(options["delay_bound"], groups=2, local_steps=local, distributors=0), local, lambda rate: TCP
-    workers = options["workers"]
-    once = 2 * (workers - 1) / workers * BYTES
-    rates, seconds = np.transpose(record["sum_seconds"])
-    costs = seconds * rates / once
+    rates, costs = costs_of_sum(record, options["workers"])
     return ring(local_steps=local), local, lambda rate: float(np.interp(rate, rates, costs))
+
+
+def costs_of_sum(record: dict[str, Any], workers: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rates of the slowest links, in bytes per second, and how many times its bytes a psum then takes."""
+    rates, seconds = np.transpose(record["sum_seconds"])
+    return rates, seconds * rates / (2 * (workers - 1) / workers * BYTES)
 
 
 def foretell(name: str, record: dict[str, Any], options: dict[str, Any], seed: int) -> tuple[list[list[float]], float]:
@@ -137,6 +140,12 @@ def main() -> None:
                     ratios.append(foretold / measured if math.isfinite(measured) else math.inf)
             mean = float(np.mean([s for one in record["computing"] for s in one]))
             table.add_row(name, f"{1e3 * mean:.0f} ms", *cells)
+            if record["sum_seconds"]:
+                costs = zip(*costs_of_sum(record, options["workers"]), strict=True)
+                by_rate = ", ".join(f"{cost:.2f} at {rate / MEGABIT:.1f}" for rate, cost in costs)
+                console.print(
+                    f"{name}: a psum takes so many times its bytes with slowest links of so many Mbit/s: {by_rate}"
+                )
         console.print(table)
     within = sum(abs(ratio - 1) <= CLOSE for ratio in ratios)
     console.print(f"{within} of {len(ratios)} times to an accuracy are foretold within {100 * CLOSE:g} %")

@@ -5,14 +5,12 @@ environment, and else from the default. ``jaxina info`` prints all settings, and
 """
 
 from jaxina._native import MAX_WORKERS
-from jaxina.config.addresses import RdmaDevice, split_address, split_device
+from jaxina.config.addresses import RdmaDevice, split_address
 from jaxina.config.checks import check_used
-from jaxina.config.kinds import TOKEN_CHARACTERS, Kind
 from jaxina.config.resolution import resolve, unknown_variables
 from jaxina.config.settings import (
     AGGREGATORS,
     BITS,
-    PREFIX,
     ROUNDINGS,
     Configuration,
     default_text,
@@ -25,11 +23,8 @@ __all__ = [
     "AGGREGATORS",
     "BITS",
     "MAX_WORKERS",
-    "PREFIX",
     "ROUNDINGS",
-    "TOKEN_CHARACTERS",
     "Configuration",
-    "Kind",
     "RdmaDevice",
     "check_used",
     "default_text",
@@ -37,7 +32,6 @@ __all__ = [
     "resolve",
     "shown",
     "split_address",
-    "split_device",
     "unknown_variables",
     "variable",
 ]
