@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from control_fakes import eventually
+from patience import PATIENCE
 
 from jaxina.control.client import SwitchClient
 from jaxina.errors import SwitchUnreachableError
@@ -113,7 +114,7 @@ def start(folder: Path, *options: str, workers: int = WORKERS, **environment: st
 
 
 def digests(process, workers: int) -> set[str]:
-    output, _ = process.communicate(timeout=100)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, output
     found = re.findall(r"parameters ([0-9a-f]{64})", output)
     assert len(found) == workers, output

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import PATIENCE
 from typer.testing import CliRunner
 
 from jaxina.certificate import combinations
@@ -131,7 +132,7 @@ def test_what_did_not_run_to_its_end_is_not_good():
 def small(worker, *options):
     """Runs the command with four combinations, in a process of its own: it forks."""
     command = [sys.executable, HERE_FOLDER / "small_certificate.py", worker, *options]
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=110)
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_sums_have_the_bits_of_the_specification(tmp_path: Path):

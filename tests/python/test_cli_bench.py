@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from jaxina.bench import report
 from jaxina.bench.dtypes import DTYPES, TURNS, most_ranks
@@ -133,7 +134,7 @@ def bench(*arguments):
         [sys.executable, "-m", "jaxina.cli", "bench", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stdout, done.stderr
 

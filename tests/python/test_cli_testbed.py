@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from jaxina import testbed
 from jaxina.errors import InvalidArgumentError
@@ -180,7 +181,7 @@ def test_a_run_in_the_testbed(up: Callable[..., testbed.Testbed], tmp_path: Path
         "    print('sum', jax.pmap(lambda x: jax.lax.psum(x, 'w'), 'w')(jax.numpy.ones((1, 3)))[0])\n"
     )
     command = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", "2", "--aggregator", aggregator]
-    done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("sees ['eth0', 'lo'] 2") == 2, done.stdout
     assert done.stdout.count("sum [2. 2. 2.]") == 2, done.stdout
@@ -202,7 +203,7 @@ def test_racks_send_their_sums_to_the_core(up: Callable[..., testbed.Testbed], t
     tensor, most = 4 << 20, []
     while len(most) < 3 and (not most or most[-1] >= 1.9 * tensor):
         before = [made.core_bytes(rack) for rack in range(2)]
-        done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=100)
+        done = subprocess.run([*command, str(program)], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count("sum 4.0") == 4, done.stdout
         crossed = [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from patience import PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROGRAM = str(DEPLOY / "sum.py")
@@ -54,7 +55,7 @@ def test_slurms_file_starts_workers_that_sum(tmp_path):
     settings = environment(SLURM_JOB_ID=str(port % 4096))
     settings["PATH"] = f"{tmp_path}:{settings['PATH']}"
     command = ["bash", str(DEPLOY / "slurm/train.sbatch"), PROGRAM]
-    check(subprocess.run(command, env=settings, capture_output=True, text=True, timeout=110))
+    check(subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE))
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Debian's package openmpi-bin")
@@ -62,7 +63,7 @@ def test_mpiruns_file_starts_workers_that_sum():
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     command = [DEPLOY / "mpirun/train.sh", str(WORKERS), "--oversubscribe", *root, "--", PROGRAM]
     settings = environment(PYTHON=sys.executable)
-    check(subprocess.run(command, env=settings, capture_output=True, text=True, timeout=110))
+    check(subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE))
 
 
 @pytest.mark.parametrize("name", ["job", "switch"])

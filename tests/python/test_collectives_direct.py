@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("direct_sums.py")
 
@@ -26,7 +27,7 @@ def test_all_types_are_exact_in_all_groups(aggregator: str, processes: int, loss
         [*command, "--loss", str(loss), "--stats-json", str(stats), str(PROGRAM)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.count("42 sums are right") == processes, finished.stdout

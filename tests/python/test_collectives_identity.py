@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from eight_devices import DEVICES, on_devices, sharded
 from jax import lax
+from patience import PATIENCE
 
 import jaxina
 from jaxina import errors
@@ -62,7 +63,7 @@ def test_devices_at_different_psums_of_equal_shape_get_an_error(job: jaxina.Job)
 def test_random_programs_that_differ_in_one_operation_never_make_a_sum():
     """A short run of the campaign. A full one has 1,000 pairs that differ and 10,000 that are equal."""
     command = [sys.executable, str(CAMPAIGN), "--differ", "12", "--equal", "24"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.count("{'MismatchError': 12}") == 2 and finished.stdout.count("{'a sum': 24}") == 2
 
@@ -70,7 +71,7 @@ def test_random_programs_that_differ_in_one_operation_never_make_a_sum():
 @pytest.mark.parametrize("aggregator", ["embedded", "udp"])
 def test_processes_that_run_different_programs_get_an_error(aggregator: str):
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--aggregator", aggregator]
-    finished = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=110)
+    finished = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.count("the same program: right") == 2
     told = re.findall(r"different programs: (\w+)", finished.stdout)
@@ -83,7 +84,7 @@ def test_processes_that_run_different_programs_get_an_error(aggregator: str):
 @pytest.mark.parametrize("aggregator", ["embedded", "udp"])
 def test_programs_of_several_threads_get_their_own_sums_or_an_error(mode: str, aggregator: str):
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--aggregator", aggregator]
-    finished = subprocess.run([*command, str(THREADS), mode], capture_output=True, text=True, timeout=110)
+    finished = subprocess.run([*command, str(THREADS), mode], capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "WRONG" not in finished.stdout
     told = {rank: re.findall(rf"\[{rank}\] error: (\w+)", finished.stdout) for rank in (0, 1)}

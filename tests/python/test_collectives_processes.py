@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("sixteen_psums.py")
 REPETITIONS = 6
@@ -26,7 +27,7 @@ REPETITIONS = 6
 def test_sixteen_independent_psums_always_match(processes: int, devices: int, aggregator: str):
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), "--aggregator", aggregator]
     finished = subprocess.run(
-        [*command, str(PROGRAM), str(devices), str(REPETITIONS)], capture_output=True, text=True, timeout=110
+        [*command, str(PROGRAM), str(devices), str(REPETITIONS)], capture_output=True, text=True, timeout=PATIENCE
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     told = f"{REPETITIONS} x 16 sums over {processes * devices} devices are right"

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from eight_devices import DEVICES, on_devices, sharded
 from jax import lax
+from patience import PATIENCE
 
 import jaxina
 from jaxina import _native, errors
@@ -126,7 +127,7 @@ def test_one_pattern_catches_in_all_cases(job: jaxina.Job, ahead: bool, within: 
 def test_it_catches_where_dispatch_is_synchronous_too():
     environment = {**os.environ, "JAX_CPU_ENABLE_ASYNC_DISPATCH": "0"}
     command = [sys.executable, "-m", "pytest", "-q", __file__, "-k", "one_pattern"]
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0 and "4 passed" in finished.stdout, finished.stdout + finished.stderr
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 from certificates import HOUR, NOW, Authority
 from control_fakes import FakeDataPlane
+from patience import PATIENCE
 
 from jaxina import config
 from jaxina.control.client import SwitchClient
@@ -152,6 +153,6 @@ def test_workers_sum_with_a_switch_and_among_themselves(authority, tmp_path):
             env={**os.environ, **authority.issue()},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE,
         )
         assert ran.returncode == 0 and "[[2. 2. 2. 2.]]" in ran.stdout, ran.stderr

@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from control_fakes import in_threads
+from patience import PATIENCE
 
 from jaxina.control.coordinator import address_of, listen
 from jaxina.doctor.facts import Facts, own_facts
@@ -211,10 +212,10 @@ def test_the_command_says_what_to_mend():
     command = [sys.executable, "-m", "jaxina.cli", "doctor", "--nodes", "2", "--coordinator", address, "--json"]
     environment = {**os.environ, "JAXINA_JOIN_TIMEOUT": "60"}
     other = threading.Thread(
-        target=lambda: subprocess.run([*command, "--node", "1"], env=environment, capture_output=True, timeout=100)
+        target=lambda: subprocess.run([*command, "--node", "1"], env=environment, capture_output=True, timeout=PATIENCE)
     )
     other.start()
-    ran = subprocess.run([*command, "--node", "0"], env=environment, capture_output=True, text=True, timeout=100)
+    ran = subprocess.run([*command, "--node", "0"], env=environment, capture_output=True, text=True, timeout=PATIENCE)
     other.join()
     told = json.loads(ran.stdout)
     assert ran.returncode == 1

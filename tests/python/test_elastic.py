@@ -15,8 +15,6 @@ from jaxina.elastic.keeper import Keeper
 from jaxina.elastic.roster import Roster, Rules
 from jaxina.errors import MismatchError, SwitchUnreachableError, WorkerLostError
 
-pytestmark = pytest.mark.timeout(180)
-
 SOON = 5.0  # seconds, within which survivors go on
 
 

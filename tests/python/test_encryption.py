@@ -15,6 +15,7 @@ from control_fakes import FakeDataPlane
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from patience import PATIENCE
 
 from jaxina import config
 from jaxina._native import JOB_KEY_BYTES, GroupConfig, SoftwareSwitch
@@ -153,7 +154,7 @@ def run(authority, tmp_path, settings):
                     env={**os.environ, **authority.issue(), **settings},
                     capture_output=True,
                     text=True,
-                    timeout=100,
+                    timeout=PATIENCE,
                 )
             assert ran.returncode == 0 and "sums are exact" in ran.stdout, ran.stderr
             return middlebox, switch.statistics(), plane.keys
@@ -200,7 +201,7 @@ def test_the_workers_own_servers_encrypt(authority, tmp_path):
         env={**os.environ, **authority.issue(), **YES},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert ran.returncode == 0 and "sums are exact" in ran.stdout, ran.stderr
 

@@ -8,10 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import quick_compilation
-
-pytestmark = pytest.mark.timeout(240)  # half a dozen processes start JAX
+from patience import PATIENCE
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "elastic" / "train.py"
 
@@ -25,7 +23,7 @@ def test_a_replacement_gets_the_state_and_all_end_alike(tmp_path: Path) -> None:
         env=environment | quick_compilation.VARIABLES | {"JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert "25 steps with 2 members" in done.stdout

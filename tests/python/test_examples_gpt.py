@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import quick_compilation
+from patience import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt" / "train.py"
 TINY = ("--width", "16", "--depth", "1", "--heads", "2", "--length", "16", "--batch-size", "8", "--sample", "5")
@@ -30,7 +31,7 @@ def train(tmp_path):
         command = [sys.executable, *start, str(EXAMPLE), *TINY, "--text", str(written), "--json", str(found)]
         environment = {**os.environ, **quick_compilation.VARIABLES, "JAX_NUM_CPU_DEVICES": "1" if workers else "4"}
         finished = subprocess.run(
-            [*command, *map(str, options)], capture_output=True, text=True, timeout=110, env=environment
+            [*command, *map(str, options)], capture_output=True, text=True, timeout=PATIENCE, env=environment
         )
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return {**json.loads(found.read_text()), "out": finished.stdout}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import quick_compilation
+from patience import PATIENCE
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "mnist"
 
@@ -24,7 +25,7 @@ def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment | quick_compilation.VARIABLES,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import quick_compilation
-
-pytestmark = pytest.mark.timeout(240)  # a dozen processes start JAX, one after the other
+from patience import PATIENCE
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "recovery" / "train.py"
 STEPS = 14
@@ -25,7 +24,7 @@ def train(folder: Path, *options: str, devices: int = 1) -> tuple[list[dict], st
         env=environment | quick_compilation.VARIABLES | {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert f"{STEPS} steps" in done.stdout

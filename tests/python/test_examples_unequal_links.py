@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import quick_compilation
+from patience import PATIENCE
 
 TRAIN = Path(__file__).parents[2] / "examples/unequal_links/train.py"
 
@@ -17,7 +18,7 @@ TRAIN = Path(__file__).parents[2] / "examples/unequal_links/train.py"
 def run(*arguments: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, **quick_compilation.VARIABLES}
     return subprocess.run(
-        [sys.executable, TRAIN, *arguments], capture_output=True, text=True, timeout=110, env=environment
+        [sys.executable, TRAIN, *arguments], capture_output=True, text=True, timeout=PATIENCE, env=environment
     )
 
 

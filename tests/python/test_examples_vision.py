@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import quick_compilation
+from patience import PATIENCE
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "vision" / "train.py"
 
@@ -23,7 +24,7 @@ def run(*command: str) -> str:
         env=environment | quick_compilation.VARIABLES,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

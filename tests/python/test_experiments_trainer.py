@@ -99,7 +99,6 @@ print("done")
 """
 
 
-@pytest.mark.timeout(240)
 def test_workers_train_as_one_would(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, str(ROOT)],

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from patience import PATIENCE
+
 PROGRAM = """
 import os, signal, sys, threading
 import numpy as np
@@ -71,6 +73,9 @@ _native.shutdown()
 
 def test_a_forked_child_fails_at_once_and_may_start_its_own_engine():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM], capture_output=True, text=True, timeout=100
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 CAMPAIGN = pathlib.Path(__file__).parents[1] / "campaigns/named_hangs.py"
 JAXINA = [sys.executable, "-m", "jaxina.cli"]
@@ -34,7 +35,7 @@ def test_hangs_are_named_and_delays_are_not(way):
         ],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert "hangs 2, named" in ran.stdout, ran.stderr
     assert "false alarms 0" in ran.stdout

@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 import jaxina
 
 
 def run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | variables)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=os.environ | variables)
 
 
 @pytest.mark.parametrize("module", ["jaxina", "jaxina.cli", "jaxina.control.server", "jaxina.testbed"])

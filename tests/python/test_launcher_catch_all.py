@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("partitioned_program.py")
 RUN = [sys.executable, "-m", "jaxina.cli", "run"]
@@ -15,7 +16,7 @@ RUN = [sys.executable, "-m", "jaxina.cli", "run"]
 @pytest.mark.parametrize("processes, aggregator", [(2, "embedded"), (4, "embedded"), (3, "udp")], ids=str)
 def test_a_partitioned_program(processes: int, aggregator: str):
     command = [*RUN, "-n", str(processes), "--aggregator", aggregator, str(PROGRAM)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     for right in (
         *("gradient: right, carried", "sum: right", "max: right", "max with a NaN: right"),

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 FORMAL = Path(__file__).resolve().parents[2] / "formal"
 # Per model: what holds, and what fails.
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.skipif(shutil.which("spin") is None, reason="needs Debi
 
 def check(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(FORMAL / "check.py"), *arguments], capture_output=True, text=True, timeout=110
+        [sys.executable, str(FORMAL / "check.py"), *arguments], capture_output=True, text=True, timeout=PATIENCE
     )
 
 

@@ -12,6 +12,7 @@ import ml_dtypes
 import narrow_program
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 import jaxina
 from jaxina import numerics
@@ -39,7 +40,7 @@ def run(file: Path, *options: object, processes: int = PROCESSES, devices: int =
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -22,7 +22,6 @@ def test_there_are_notebooks():
     assert len(SOURCES) == 5
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.stem)
 def test_notebook_runs(source, tmp_path):
     environment = {

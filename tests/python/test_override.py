@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import private_names
+from patience import PATIENCE
 
 # Forks a child for each name. The child removes the name, begins to use jaxina and prints the warnings.
 CHILDREN = """
@@ -63,7 +64,7 @@ def test_whatever_is_missing_is_named_and_psums_run_natively():
     # `_replica_groups` comes first, because only the first child runs a psum and asks for strict.
     names.sort(key=lambda one: one[1] != "_replica_groups")
     done = subprocess.run(
-        [sys.executable, "-c", CHILDREN, json.dumps(names)], capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", CHILDREN, json.dumps(names)], capture_output=True, text=True, timeout=PATIENCE
     )
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(path, name) for path, name, _ in told] == names, done.stderr

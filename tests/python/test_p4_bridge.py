@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from conformance.bridge import ModelTime
+from patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("bridged_sums.py")
 P4 = Path(__file__).parents[2] / "p4"
@@ -19,7 +20,7 @@ EMBEDDED = {"JAXINA_AGGREGATOR": "embedded", "JAXINA_BLOCK_SIZE": "64", "JAXINA_
 def sums(command, **variables):
     """Returns the hashes that the workers print, and the output."""
     environment = {**os.environ, **variables}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=P4, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=P4, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"sums: (\w+)", done.stdout)
     assert len(found) == 2

@@ -16,6 +16,7 @@ import pytest
 from conformance import generate, runner, vector, words
 from conformance.specification import Aggregator
 from conformance.vector import Comment, Count, Job, Packet, Receive, Send, State
+from patience import PATIENCE
 
 from jaxina import _native, testbed
 from jaxina.control.server import ControlServer
@@ -207,7 +208,7 @@ def conformance(*arguments, inside=()):
         [*inside, sys.executable, "-m", "conformance", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         cwd=P4,
     )
     return done.returncode, done.stdout + done.stderr

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "paper_figures"
 pytest.importorskip("matplotlib")
@@ -63,7 +64,7 @@ def test_a_figure_of_what_was_measured_before(tmp_path, number):
         [sys.executable, FOLDER / "draw.py", str(number), "--from-json", found, "--plot", picture],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "jax"
 N = 4
@@ -17,7 +18,7 @@ N = 4
 def test_training_steps_give_what_they_give_with_gloo():
     names = ["train step, FSDP", "train step, nnx.jit"]
     command = [sys.executable, str(BENCHMARKS / "partitioned.py"), "--processes", "2", "--programs", *names]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "2 runs of 2 programs, 0 wrong, 0 jobs failed" in finished.stdout
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 _FUZZER = pathlib.Path(__file__).parents[1] / "fuzz" / "control_fuzz.py"
 
@@ -16,7 +17,7 @@ def _fuzz(runs, planted="pass"):
         f"{planted}\n"
         f"runpy.run_path({str(_FUZZER)!r}, run_name='__main__')"
     )
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_nothing_is_found():

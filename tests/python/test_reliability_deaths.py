@@ -10,6 +10,7 @@ import sys
 
 import death_campaign as campaign
 import pytest
+from patience import PATIENCE
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for the whole campaign
 
@@ -72,7 +73,7 @@ except jaxina.errors.SystemCallError as error:
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         env=os.environ | {"JAXINA_STATS_FILE": str(path), "JAX_PLATFORMS": "cpu"},
     )
     assert done.returncode == 0, done.stderr

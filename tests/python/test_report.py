@@ -15,6 +15,7 @@ import pytest
 from eight_devices import DEVICES, carried, on_devices, sharded
 from jax import lax
 from jax.sharding import PartitionSpec as P
+from patience import PATIENCE
 
 import jaxina
 from jaxina import _hlo, _report, errors
@@ -113,7 +114,7 @@ def run(program: str, *arguments: str, **environment: str) -> subprocess.Complet
     text = "import jax, jaxina\nfrom jax.sharding import PartitionSpec as P\n" + program
     command = [sys.executable, *arguments, "-c", text]
     variables = {**os.environ, "JAX_NUM_CPU_DEVICES": "2", **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=variables)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=variables)
 
 
 SUM = "jax.pmap(lambda x: jax.lax.psum(x, 'w'), 'w')(jax.numpy.ones(2)).block_until_ready()\n"

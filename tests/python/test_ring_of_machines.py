@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import PATIENCE
+
 ELEMENTS = 100_000
 PROGRAM = f"""
 import jax, numpy as np
@@ -34,7 +36,7 @@ def sum_in_ring(folder: Path, devices: int) -> dict[str, int]:
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--devices-per-process", str(devices)]
     command += ["--aggregator", "netreduce", "--stats-json", str(stats), str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(f"{2 * devices} devices have the right bits") == 2, done.stdout
     total: dict[str, int] = json.loads(stats.read_text())["total"]

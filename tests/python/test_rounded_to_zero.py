@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 import jaxina
 import jaxina.errors
@@ -70,7 +71,7 @@ ONCE = 256 * 254
 def run(arguments: list[str], **environment: str) -> tuple[int, dict[str, list[int]], str]:
     command = [str(Path(sys.executable).with_name("jaxina")), "run", *arguments, sys.executable, "-c", PROGRAM]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env=os.environ | environment
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=os.environ | environment
     )
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if "jit_asked_for" in line)

@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import pytest
+from patience import PATIENCE
 
 PRELUDE = """
 import jax, jax.numpy as jnp, numpy as np, sys
@@ -51,7 +52,7 @@ def outputs(folder, program: str, processes: int = 2, init: str = "timeout=8", b
     file = folder / "program.py"
     file.write_text(before + PRELUDE.replace("{init}", init) + textwrap.dedent(program))
     command = [sys.executable, "-m", "jaxina.cli", "run", "-n", str(processes), str(file)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     lines = [line.partition("] ") for line in finished.stdout.splitlines()]
     told = [[text for head, _, text in lines if head == f"[{rank}"] for rank in range(processes)]
     assert all(told), finished.stdout + finished.stderr

@@ -11,8 +11,6 @@ import pytest
 from jaxina.control.client import SwitchClient
 from jaxina.errors import SystemCallError
 
-pytestmark = pytest.mark.timeout(280)
-
 
 def test_a_controller_outlives_its_chip_and_says_so(tmp_path):
     sizes = {"devices": 1, "workers": 1, "slots": 2, "block_size": 64, "blocks_per_chunk": 1}

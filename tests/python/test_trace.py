@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 from jaxina import trace_file
 
@@ -37,7 +38,7 @@ def run(folder, name, *options):
         [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", "--stats-json", stats, *options, script, result],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return result.read_bytes(), json.loads(stats.read_text()), done.stderr
@@ -103,7 +104,7 @@ def test_a_process_that_is_alone_writes_the_file_itself(tmp_path):
         "    assert float(f(jnp.ones(2))[0]) == 2\n"
     )
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "2"}
-    subprocess.run([sys.executable, "-c", text], check=True, timeout=110, env=environment)
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=PATIENCE, env=environment)
     events = json.loads(path.read_text())["traceEvents"]
     assert [e["args"]["elements"] for e in events if e["ph"] == "b"] == [2]
 

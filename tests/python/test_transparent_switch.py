@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from jaxina import testbed
 
@@ -142,7 +143,7 @@ def end_by_a_dead_switch(switch: Switch, folder: Path) -> None:
         assert line, told
         told += line
     switch.kill(switch.processes[0])
-    rest, _ = run.communicate(timeout=110)
+    rest, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode != 0
     # The first worker that ends may have the others ended before they notice.
     assert "ended with SwitchUnreachableError" in rest, rest
@@ -151,7 +152,7 @@ def end_by_a_dead_switch(switch: Switch, folder: Path) -> None:
 
 def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
     run = switch.start(PROGRAM, "--loss", "0.002")
-    told, _ = run.communicate(timeout=110)
+    told, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert told.count("42 sums are right") == WORKERS, told
 
@@ -160,7 +161,7 @@ def test_sums_of_all_types_are_formed_on_the_way(switch: Switch):
 def test_racks_add_first(switches: Callable[..., Switch], tmp_path: Path):
     racked = switches(4, 2)
     run = racked.start(PROGRAM, "--loss", "0.002")
-    told, _ = run.communicate(timeout=110)
+    told, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert told.count("42 sums are right") == 4, told
     # A rack's switch that dies ends the next job.
@@ -172,7 +173,7 @@ def test_queue_pairs_survive_a_worker_that_is_stopped_for_less_than_the_timeout(
     program = tmp_path / "stopped.py"
     program.write_text(STOPPED)
     run = switch.start(program, JAXINA_HEARTBEAT_TIMEOUT="8", JAXINA_TIMEOUT="8")
-    told, _ = run.communicate(timeout=110)
+    told, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     assert told.count("all sums are right") == WORKERS, told
 
@@ -183,6 +184,6 @@ def test_a_switch_that_dies_ends_the_job_with_an_error(switch: Switch, tmp_path:
 
 def test_workers_of_other_aggregators_are_told_what_the_switch_is(switch: Switch):
     command = [*JAXINA, "testbed", "run", "run", "-n", "2", "--aggregator", "udp", "--switch", switch.address]
-    done = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=110)
+    done = subprocess.run([*command, str(PROGRAM)], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode != 0
     assert "transparent" in done.stdout + done.stderr, done.stdout + done.stderr
