@@ -111,12 +111,14 @@ def _train(trainer: Trainer, setting: Setting, progress: Progress) -> dict:
     step, score = outcome.scores[-1]
     progress.console.print(
         f"{name}, rate x {setting.learning_rate_scale:g}: {setting.split} {workload.metric} "
-        f"{'-' if score is None else f'{score:.4g}'} after {step} steps, {outcome.step_seconds * 1e3:.1f} ms/step, "
+        f"{'-' if score is None else f'{score:.4g}'} after {step} steps, "
+        f"{outcome.median_step_seconds * 1e3:.1f} ms/step, "
         f"{outcome.sent:.0f} bytes sent",
         highlight=False,
     )
     return dataclasses.asdict(outcome) | {
         **_thinned(outcome),
+        "step_seconds": outcome.median_step_seconds,
         "seconds": round(seconds, 2),
         "metric": workload.metric,
         "higher_is_better": workload.higher_is_better,

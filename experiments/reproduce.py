@@ -18,7 +18,7 @@ import dataclasses
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -46,6 +46,8 @@ PAGES = {
     "emulated speed-ups": "emulator",
     "time to accuracy": "time_to_accuracy",
 }
+# What comes last, because it needs recorded runs, root's rights and a machine that does nothing else.
+MEASUREMENTS = {"time to accuracy over real links": "measured_time"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +76,10 @@ class Stage:
     recorded: bool = False
 
 
-def analyses() -> Iterator[Stage]:
+def analyses(commands: Mapping[str, str]) -> Iterator[Stage]:
+    """Yields a stage for each command, by name, whose end is written down."""
     ends = records.by_id(_file())
-    for name, command in ANALYSES.items():
+    for name, command in commands.items():
         before = ends.get(Command(command).id)
         taken = before["outcome"]["seconds"] if before else None
         yield Stage(name, command, "" if before else "not made", 0.0 if before else taken, recorded=True)
@@ -165,18 +168,21 @@ def main() -> None:
     parser.add_argument("--no-probes", action="store_true", help="time no steps of workloads that were never run")
     options = parser.parse_args()
     console = Console()
-    found = [*analyses(), *studies(options.size, console, not options.no_probes)]
-    chosen = [stage for stage in found if not options.only or any(text in stage.name for text in options.only)]
-    show(chosen, console)
+    found = [*analyses(ANALYSES), *studies(options.size, console, not options.no_probes)]
+    last = list(analyses(MEASUREMENTS))
+    chosen = {
+        stage.name: stage
+        for stage in (*found, *last)
+        if not options.only or any(text in stage.name for text in options.only)
+    }
+    show(chosen.values(), console)
     if options.plan:
         return
-    for stage in chosen:
-        if stage.left:
+    pages = [Stage(name, command, "made each time", None) for name, command in PAGES.items()]
+    for stage in (*found, *pages, *last):
+        if stage in pages or (stage.name in chosen and stage.left):
             console.rule(f"{stage.name}: {stage.left}")
             run(stage)
-    for name, command in PAGES.items():
-        console.rule(name)
-        run(Stage(name, command, "made each time", None))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """A data-parallel trainer for all workloads and compressors, with n workers of one device each.
 
+The devices are those of one process, or of a job of several.
+
 Every worker differentiates its share of the batch. `Compressor.update` then averages the gradients over the mesh axis
 "workers" as it would in a real deployment: it sums with `lax.psum`, or gathers with all-gather. With jaxina's
 collectives switched on, jaxina carries those psums. All else is the same for all compressors.
@@ -35,17 +37,23 @@ class Outcome:
     Attributes:
       losses: the training loss at each step, averaged over workers.
       scores: (step, score on the split) pairs. A score that is not a finite number is None.
-      step_seconds: the median time of a step, without the first.
-      sent, received: bytes of worker 0 in a step, averaged over the metered steps (first, middle and last).
+      step_seconds: the time of each step, without its scoring.
+      sent, received: bytes of worker 0 in a step, averaged over the metered steps (first, middle and last). Nothing is
+        metered in a job of several processes.
       diverged: whether the loss became infinite or NaN. The run ends at that step.
     """
 
     losses: list[float]
     scores: list[tuple[int, float | None]]
-    step_seconds: float
-    sent: float
-    received: float
+    step_seconds: list[float]
+    sent: float | None
+    received: float | None
     diverged: bool
+
+    @property
+    def median_step_seconds(self) -> float:
+        """Without the first step, in which the programs are compiled."""
+        return float(np.median(self.step_seconds[1:] or self.step_seconds))
 
 
 class Programs:
@@ -70,7 +78,14 @@ class Programs:
                 self._loss_and_gradients, mesh=self.mesh, in_specs=(P(), P(AXIS)), out_specs=P(AXIS), check_vma=False
             )
         )
+        self.mean = jax.jit(jnp.mean, out_shardings=self.replicated)
         self._predict = jax.jit(lambda params, batch: workload.predict(nnx.merge(self._graph, params), batch))
+
+    def place(self, batch: Any) -> Any:
+        """Divides arrays [batch, ...], which all processes have, among the workers."""
+        return jax.tree.map(
+            lambda array: jax.make_array_from_callback(array.shape, self.split, lambda index: array[index]), batch
+        )
 
     def parameter_count(self) -> int:
         return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.parameters, jax.random.key(0))))
@@ -78,8 +93,8 @@ class Programs:
     def score(self, params: Any, split: str) -> float | None:
         """Returns the score of replicated parameters on a split, or None if it is not a finite number."""
         if split not in self._held_out:
-            self._held_out[split] = jax.device_put(self.workload.held_out(split), jax.devices()[0])
-        one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.devices()[0])
+            self._held_out[split] = jax.device_put(self.workload.held_out(split), jax.local_devices()[0])
+        one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.local_devices()[0])
         score = self.workload.score([np.asarray(self._predict(one, batch)) for batch in self._held_out[split]])
         return score if np.isfinite(score) else None
 
@@ -135,23 +150,23 @@ class Trainer:
           on_step: is told each step and its loss.
         """
         programs = self.programs
-        scale = jax.device_put(np.float32(scale), programs.replicated)
+        scale = np.float32(scale)
         key = jax.random.key(seed)
         params = programs.parameters(key)
         state = (params, *self._init(params, jax.random.fold_in(key, 1)))
         batches = programs.workload.batches(seed)
         score_after = {round(self.steps * (i + 1) / evaluations) for i in range(evaluations)}
-        metered = {0, self.steps // 2, self.steps - 1}
+        metered = {0, self.steps // 2, self.steps - 1} if jax.process_count() == 1 else set()
         losses, scores, seconds, traffic = [], [], [], []
         for step in range(self.steps):
-            batch = jax.device_put(next(batches), programs.split)
+            batch = programs.place(next(batches))
             start = time.perf_counter()
             loss, gradients = programs.gradients(state[0], batch)
             with self._collectives():
                 state, messages = self._exchange(state, gradients, scale)
-            losses.append(float(np.mean(loss)))
             jax.block_until_ready(state)
             seconds.append(time.perf_counter() - start)
+            losses.append(float(programs.mean(loss)))
             if step in metered:
                 traffic.append(self._meter.traffic(messages))
             on_step(step, losses[-1])
@@ -163,9 +178,9 @@ class Trainer:
         return Outcome(
             losses=losses,
             scores=scores,
-            step_seconds=float(np.median(seconds[1:] or seconds)),
-            sent=float(np.mean([t.sent for t in traffic])),
-            received=float(np.mean([t.received for t in traffic])),
+            step_seconds=seconds,
+            sent=float(np.mean([t.sent for t in traffic])) if traffic else None,
+            received=float(np.mean([t.received for t in traffic])) if traffic else None,
             diverged=not np.isfinite(losses[-1]),
         )
 

@@ -84,14 +84,19 @@ def steps_to(target: float, higher_is_better: bool, runs: Sequence[Record]) -> f
     if any(run["outcome"]["diverged"] for run in runs):
         return None
     steps, mean, _, _ = curve(runs)
+    return crossing(target, higher_is_better, steps, mean)
+
+
+def crossing(target: float, higher_is_better: bool, steps: np.ndarray, scores: np.ndarray) -> float | None:
+    """Returns the step at which a curve, int[n] and float[n], first reaches the target, or None if it never does."""
     sign = 1 if higher_is_better else -1
-    reached = np.flatnonzero(sign * mean >= sign * target)
+    reached = np.flatnonzero(sign * scores >= sign * target)
     if not reached.size:
         return None
     first = reached[0]
     if first == 0:
         return float(steps[0])
-    share = (target - mean[first - 1]) / (mean[first] - mean[first - 1])
+    share = (target - scores[first - 1]) / (scores[first] - scores[first - 1])
     return float(steps[first - 1] + share * (steps[first] - steps[first - 1]))
 
 
@@ -118,7 +123,9 @@ def ways(by_compressor: Mapping[str, Sequence[Record]], costs: Costs, at_papers_
         traffic = max(np.mean([run["outcome"][way] for run in runs]) for way in ("sent", "received"))
         if spec == BASELINE:
             traffic *= 2 * (workers - 1) / workers
-        cost_ns = 0.0 if spec == BASELINE else costs["compression_ns"][spec]["median"]
+        # What jaxina's own codec does in a job is its cost there, not that of the same in JAX.
+        cost = costs["native_ns"].get(spec, costs["compression_ns"][spec])
+        cost_ns = 0.0 if spec == BASELINE else cost["median"]
         found.append(
             Way(
                 spec,

@@ -139,7 +139,7 @@ def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, mo
                 raise Interrupted
             allowed[0] -= 1
             trained.append((self.compressor, seed, scale, split))
-            return Outcome([3.0, 2.0], [(2, 1.0 - abs(scale - 2))], 0.01, 4.0, 4.0, False)
+            return Outcome([3.0, 2.0], [(2, 1.0 - abs(scale - 2))], [0.01], 4.0, 4.0, False)
 
     monkeypatch.setattr(convergence, "Trainer", Trainer)
     monkeypatch.setattr(convergence.Study, "_of", lambda self, entry: None)

@@ -169,13 +169,15 @@ def test_time_to_accuracy_by_hand():
 
     times = {"ncf": 2.0, "none": 36.0, "topk": 20.0}
     times = {name: {"median": value, "repetitions": [value]} for name, value in times.items()}
-    costs = {"gradient_ms": times, "compression_ns": times}
+    costs = {"gradient_ms": times, "compression_ns": times, "native_ns": {}}
     runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
     groups = {"none": runs, "topk": runs}
     ring, topk = ways(groups, costs, at_papers_size=False)
     assert ring.steps == topk.steps == 30
     assert ring.seconds(1) == pytest.approx(30 * (2e-3 + 8 * 1.5 * 3e6 / 1e9))  # float32 costs no compression
     assert topk.seconds(10) == pytest.approx(30 * (7e-3 + 8 * 3e6 / 1e10))
+    native = costs | {"native_ns": {"topk": {"median": 4.0}}}
+    assert ways(groups, native, at_papers_size=False)[1].compression_s == pytest.approx(4e-9 * 250_000)
     free = ways(groups, costs, at_papers_size=True)[1].with_cost(0.0)
     assert free.compression_s == 0
     assert free.megabits == pytest.approx(
@@ -198,7 +200,7 @@ def test_who_is_fastest_if_the_measurements_are_drawn_again():
     runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
     chances = sensitivity.by_chance(
         {"none": runs, "topk": runs},
-        {"gradient_ms": times, "compression_ns": times, "workers": 4},
+        {"gradient_ms": times, "compression_ns": times, "native_ns": {}, "workers": 4},
         False,
         (1,),
         np.random.default_rng(0),

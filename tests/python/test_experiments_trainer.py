@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# It runs in a process of its own, because the number of devices cannot be changed once JAX has started.
-PROGRAM = """
+# Programs run in processes of their own, because the number of devices cannot be changed once JAX has started.
+LINE = """
 import functools, sys
 import jax, jax.numpy as jnp, numpy as np, optax
 from flax import nnx
-jax.config.update("jax_num_cpu_devices", 4)
 sys.path.insert(0, sys.argv[1])
 from experiments.trainer import Programs, Trainer
 from experiments.workloads.base import Lengths, Workload, shuffled
@@ -54,7 +54,9 @@ def alone(steps):
         params = optax.apply_updates(params, updates)
         losses.append(float(loss))
     return losses
+"""
 
+IN_ONE_PROCESS = """
 programs = Programs(Line(), 4)
 
 def run(spec, scale=1.0, collectives=functools.partial(jaxina.collectives, False)):
@@ -98,16 +100,47 @@ assert gone.diverged and len(gone.losses) < 12 and gone.scores[-1][1] is None
 print("done")
 """
 
+IN_A_JOB = """
+job = jaxina.init()
+programs = Programs(Line(), jax.device_count())
+expected = alone(12)
 
-def test_workers_train_as_one_would(tmp_path):
+def run(spec, scale=1.0):
+    carrier = functools.partial(jaxina.collectives, spec != "none")
+    return Trainer(programs, compressors.get(spec), 12, carrier).run(3, scale, "test", evaluations=3)
+
+for spec in ("none", "int32"):
+    outcome = run(spec)
+    np.testing.assert_allclose(outcome.losses, expected, rtol=1e-4)
+    assert len(outcome.step_seconds) == 12 and len(outcome.scores) == 3 and outcome.sent is None
+assert run("topk:0.2").losses[-1] < expected[0]
+gone = run("none", scale=1e20)  # all processes end it at the same step
+assert gone.diverged and len(gone.losses) < 12
+print("done")
+"""
+
+
+def check(command: list, program: str, folder: Path) -> list[str]:
+    file = folder / "program.py"
+    file.write_text(program)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(ROOT)],
+        [*command, file, ROOT],
         capture_output=True,
         text=True,
-        timeout=230,
-        cwd=tmp_path,
+        timeout=PATIENCE,
+        cwd=folder,
         # Compiling takes most of the time, so optimization is off.
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout == "done\n"
+    return done.stdout.splitlines()
+
+
+def test_workers_train_as_one_would(tmp_path):
+    devices = 'jax.config.update("jax_num_cpu_devices", 4)\n'
+    assert check([sys.executable, "-W", "error"], LINE + devices + IN_ONE_PROCESS, tmp_path) == ["done"]
+
+
+def test_workers_of_several_processes_train_as_one_would(tmp_path):
+    launcher = [Path(sys.executable).with_name("jaxina"), "run", "-n", "2"]
+    assert sorted(check(launcher, LINE + IN_A_JOB, tmp_path)) == ["[0] done", "[1] done"]

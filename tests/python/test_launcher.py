@@ -124,7 +124,7 @@ def test_a_killed_worker_ends_the_run_with_its_signal(start, script, tmp_path):
     os.kill(int((tmp_path / "pid-2").read_text()), signal.SIGKILL)
     killed = time.monotonic()
     code, _, err = finish(process)
-    assert time.monotonic() - killed < 3
+    assert time.monotonic() - killed < 10, "the others would sleep for 60 s"
     assert code == 128 + signal.SIGKILL
     assert "worker 2 (pid " in err[-1] and err[-1].endswith("was killed by SIGKILL")
     assert not any(alive(pid) for pid in workers)
