@@ -57,7 +57,8 @@ def keeper(
     from jaxina.control.interfaces import resolve_bind
     from jaxina.control.tls import tls_of
     from jaxina.elastic.keeper import Keeper
-    from jaxina.elastic.roster import Roster, Rules
+    from jaxina.elastic.membership import Rules
+    from jaxina.elastic.roster import Roster
 
     host_in("--bind", bind)
     settings = config.resolve()

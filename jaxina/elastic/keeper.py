@@ -23,7 +23,8 @@ from jaxina.control.token_check import TokenCheck
 from jaxina.control.typed_status import refuse
 from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
-from jaxina.elastic.roster import Phase, Roster, error_of
+from jaxina.elastic.membership import error_of
+from jaxina.elastic.roster import Phase, Roster
 from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError
 
 _log = logging.getLogger(__name__)

@@ -19,18 +19,16 @@ generation have the state of the same committed step, and got there by the same 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
 import secrets
 from collections.abc import Callable, Iterable
 
 from jaxina._native import MAX_WORKERS
-from jaxina.control import limits
 from jaxina.control.wording import listed
 from jaxina.elastic import elastic_pb2 as pb
+from jaxina.elastic import membership
+from jaxina.elastic.membership import Member, Rules
 from jaxina.errors import (
-    BY_CODE,
-    InvalidArgumentError,
     JaxinaError,
     JobRejectedError,
     MismatchError,
@@ -53,50 +51,6 @@ class Phase(enum.Enum):
     RUNNING = "runs"
     FINISHED = "has finished"
     FAILED = "has failed"
-
-
-@dataclasses.dataclass(frozen=True)
-class Rules:
-    """How a team is kept.
-
-    Attributes:
-      first: how many members begin together.
-      least: below this many members, the team waits for more.
-      patience: how many seconds it waits for them.
-      timeout: how many seconds a member has to become ready, and to compute a step after another one has.
-      heartbeat_timeout: seconds of silence after which a member is taken for dead.
-    """
-
-    first: int
-    least: int = 1
-    patience: float = 60.0
-    timeout: float = 300.0
-    heartbeat_timeout: float = 20.0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.first <= MAX_WORKERS:
-            raise InvalidArgumentError(
-                f"a team of {self.first} members cannot have at least {self.least}: give 1 <= least <= members <= "
-                f"{MAX_WORKERS}"
-            )
-
-
-@dataclasses.dataclass
-class Member:
-    """One member, as the keeper knows it."""
-
-    number: int
-    join: pb.Join
-    last_heard: float
-    has_state: bool = False  # that of `Roster.step`
-    has_committed: bool = False  # took part in a step that counts
-
-    def __str__(self) -> str:
-        return f"member {self.number} ({self.place})"
-
-    @property
-    def place(self) -> str:
-        return f"host {self.join.host}, pid {self.join.pid}"
 
 
 class Roster:
@@ -149,12 +103,12 @@ class Roster:
         if self.phase in (Phase.FINISHED, Phase.FAILED):
             how = "has finished its steps" if self.error is None else f"has ended: {self.error.message}"
             raise JobRejectedError(f"the team {how}. Start another keeper for another team")
-        _check(join)
+        membership.check(join)
         if len(self.members) == MAX_WORKERS:
             raise TooManyWorkersError(f"the team has {MAX_WORKERS} members already, which is the most that can sum")
         terms = {**join.terms, "until": str(join.until)}
         if self.members or self._begun:
-            _compare(self._terms, terms, f"host {join.host}, pid {join.pid}")
+            membership.compare(self._terms, terms, f"host {join.host}, pid {join.pid}")
         else:
             self._terms, self._until = terms, join.until
         member = Member(self._joined, join, now)
@@ -403,27 +357,3 @@ class Roster:
     def _tell(self, numbers: Iterable[int], **message: object) -> None:
         for number in numbers:
             self.outbox.append((number, pb.KeeperMessage(**message)))  # type: ignore[arg-type]
-
-
-def _check(join: pb.Join) -> None:
-    for what, text, most in (
-        ("host", join.host, limits.MAX_HOST),
-        ("address", join.address, limits.MAX_HOST),
-        *((f"term {name[:32]!r}", name + value, limits.MAX_TEXT) for name, value in join.terms.items()),
-    ):
-        if len(text) > most:
-            raise InvalidArgumentError(f"a member's {what} has more than {most} characters")
-
-
-def _compare(terms: dict[str, str], theirs: dict[str, str], who: str) -> None:
-    for name in sorted({*terms, *theirs}):
-        if terms.get(name) != theirs.get(name):
-            raise MismatchError(
-                f"the team has {name}={terms.get(name)}, but {who} has {theirs.get(name)}: start all members with the "
-                "same program, arguments and JAXINA_* variables"
-            )
-
-
-def error_of(code: str, message: str) -> JaxinaError:
-    """The error that a member tells of. A code that is none becomes WORKER_LOST."""
-    return from_code(code if code in BY_CODE else WorkerLostError.code, message[: limits.MAX_TEXT])

@@ -12,7 +12,8 @@ import pytest
 from elastic_members import SIZE, UNTIL, Kind, Member, replay
 
 from jaxina.elastic.keeper import Keeper
-from jaxina.elastic.roster import Roster, Rules
+from jaxina.elastic.membership import Rules
+from jaxina.elastic.roster import Roster
 from jaxina.errors import MismatchError, SwitchUnreachableError, WorkerLostError
 
 SOON = 5.0  # seconds, within which survivors go on

@@ -19,7 +19,8 @@ import jaxina.elastic
 from jaxina.elastic import attendance as attendance_module
 from jaxina.elastic import member as member_module
 from jaxina.elastic.keeper import Keeper
-from jaxina.elastic.roster import Roster, Rules
+from jaxina.elastic.membership import Rules
+from jaxina.elastic.roster import Roster
 from jaxina.errors import JaxinaError
 
 LASTS = 4.0  # seconds

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import roster as roster_module
-from jaxina.elastic.roster import GRACE, MOST_RETRIES, Phase, Roster, Rules
+from jaxina.elastic.membership import Rules
+from jaxina.elastic.roster import GRACE, MOST_RETRIES, Phase, Roster
 from jaxina.errors import (
     CollectiveTimeoutError,
     InvalidArgumentError,

@@ -23,8 +23,9 @@ from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
 from jaxina.elastic.attendance import Attendance
 from jaxina.elastic.keeper import Keeper
+from jaxina.elastic.membership import Rules
 from jaxina.elastic.peer import Peer, fetch
-from jaxina.elastic.roster import Roster, Rules
+from jaxina.elastic.roster import Roster
 from jaxina.elastic.state import PART, described, digest_of, leaves_of, parts_of, restored
 
 
