@@ -1,7 +1,7 @@
 """Measures the time to a target over links of given rates, beside what the model of `experiments.ways` computes.
 
     apt-get install iproute2 ethtool
-    python -m experiments.measured_time --rates 10 30 100      # as root; writes results/measured_time.json and .md
+    python -m experiments.measured_time --rates 10 30 100      # as root; writes results/measured_time.*
 
 Four workers, each a process behind a link of its own in a testbed (`jaxina testbed`), train a workload with the seed
 and the learning rates of recorded runs. jaxina sums what a compressor sums, over udp with a software switch. XLA's gloo
@@ -113,25 +113,42 @@ def modelled(runs: Runs, fast: Mapping[str, Any]) -> dict[str, Way]:
     }
 
 
-def rows(document: Mapping[str, Any], runs: Runs) -> list[dict[str, Any]]:
-    """Returns for each rate and compressor the steps, and the seconds measured and by the model."""
-    higher = runs[BASELINE]["outcome"]["higher_is_better"]
-    target = target_of([runs[BASELINE]])
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A compressor over links of one rate. Times are in seconds, medians of the rounds; None: it never got there.
+
+    Attributes:
+      ratio: measured / model, the median of the rounds.
+    """
+
+    rate: int
+    spec: str
+    steps: float | None
+    measured: float | None
+    model: float | None
+    ratio: float | None
+
+
+def points(document: Mapping[str, Any], runs: Runs) -> list[Point]:
+    """Returns all compressors over all links."""
+    higher, target = runs[BASELINE]["outcome"]["higher_is_better"], target_of([runs[BASELINE]])
+    models = [modelled(runs, measured[str(FAST)]) for measured in document["rounds"]]
     found = []
-    for measured in document["rounds"]:
-        by_model = modelled(runs, measured[str(FAST)])
-        for rate in document["rates"]:
-            for spec, way in by_model.items():
-                ours = seconds_to(target, higher, measured[str(rate)][spec])
-                model = None if way.steps is None else way.seconds(rate / 1e3)
-                found.append({"rate": rate, "spec": spec, "steps": way.steps, "measured": ours, "model": model})
+    for rate in document["rates"]:
+        for spec, way in models[0].items():
+            ours = [seconds_to(target, higher, measured[str(rate)][spec]) for measured in document["rounds"]]
+            if way.steps is None or None in ours:
+                found.append(Point(rate, spec, None, None, None, None))
+                continue
+            model = [of[spec].seconds(rate / 1e3) for of in models]
+            ratios = [a / b for a, b in zip(ours, model, strict=True)]
+            found.append(Point(rate, spec, way.steps, *(float(np.median(values)) for values in (ours, model, ratios))))
     return found
 
 
 def table(document: Mapping[str, Any], runs: Runs) -> str:
     """Returns the page as Markdown."""
     setting, outcome = runs[BASELINE]["setting"], runs[BASELINE]["outcome"]
-    found = rows(document, runs)
     lines = [
         "# Time to accuracy over real links",
         "",
@@ -146,26 +163,48 @@ def table(document: Mapping[str, Any], runs: Runs) -> str:
         "| Mbit/s of a link | compressor | steps | measured, s | model, s | measured / model |",
         "|---:|---|---:|---:|---:|---:|",
     ]
+    for point in points(document, runs):
+        cells = ["never", "-", "-", "-"]
+        if point.measured is not None:
+            cells = [f"{point.steps:.0f}", f"{point.measured:.1f}", f"{point.model:.1f}", f"{point.ratio:.2f}"]
+        lines.append(f"| {point.rate} | `{point.spec}` | " + " | ".join(cells) + " |")
+    lines += ["", "Who is first, measured and by the model:", ""]
     for rate in document["rates"]:
-        firsts: dict[str, dict[str, float]] = {"measured": {}, "model": {}}
-        for spec in runs:
-            of = [row for row in found if (row["rate"], row["spec"]) == (rate, spec)]
-            reached = [row for row in of if row["measured"] is not None and row["model"] is not None]
-            if not reached:
-                lines.append(f"| {rate} | `{spec}` | never | - | - | - |")
-                continue
-            ratio = statistics.median(row["measured"] / row["model"] for row in reached)
-            for which, seconds in firsts.items():
-                seconds[spec] = statistics.median(row[which] for row in reached)
-            lines.append(
-                f"| {rate} | `{spec}` | {reached[0]['steps']:.0f} | {firsts['measured'][spec]:.1f} | "
-                f"{firsts['model'][spec]:.1f} | {ratio:.2f} |"
-            )
-        if firsts["measured"]:
-            order = {which: " < ".join(f"`{s}`" for s in sorted(of, key=of.get)) for which, of in firsts.items()}
-            same = "the same by the model" if order["measured"] == order["model"] else f"by the model {order['model']}"
-            lines.append(f"| {rate} | *order* | | {order['measured']} | {same} | |")
+        there = [point for point in points(document, runs) if point.rate == rate and point.measured is not None]
+        orders = [
+            ", ".join(f"`{point.spec}`" for point in sorted(there, key=lambda point: getattr(point, by)))
+            for by in ("measured", "model")
+        ]
+        same = "the same by the model" if orders[0] == orders[1] else f"by the model {orders[1]}"
+        lines.append(f"* {rate} Mbit/s: {orders[0]}; {same}.")
     return "\n".join([*lines, ""])
+
+
+def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
+    """Draws a point for what was measured, and a line for the model."""
+    import matplotlib.pyplot as plt
+
+    from experiments.figures import name, readable_log_scale
+    from experiments.style import COLOURS
+
+    found, rates = points(document, runs), document["rates"]
+    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    width = 0.8 / len(runs)
+    for number, spec in enumerate(runs):
+        of = {point.rate: point for point in found if point.spec == spec and point.measured is not None}
+        places = [rates.index(rate) + (number - (len(runs) - 1) / 2) * width for rate in of]
+        measured, model = ([getattr(point, by) for point in of.values()] for by in ("measured", "model"))
+        axes.plot(places, measured, "o", color=COLOURS[number], markersize=8, label=name(spec))
+        label = "the model" if number == 0 else None
+        ends = ([place + side * width / 2 for place in places] for side in (-1, 1))
+        axes.hlines(model, *ends, COLOURS[-1], linewidth=2, label=label, zorder=1)
+    axes.set_xticks(range(len(rates)), [f"{rate} Mbit/s" for rate in rates])
+    axes.set(ylabel="seconds to the target", title="Time to float32's score after three quarters of its steps")
+    readable_log_scale(axes)
+    axes.grid(alpha=0.3, axis="y")
+    figure.legend(loc="outside right upper")
+    figure.savefig(file, dpi=100)
+    plt.close(figure)
 
 
 def main() -> None:
@@ -188,6 +227,7 @@ def main() -> None:
     FILE.write_text(json.dumps(document) + "\n")
     text = table(document, runs)
     FILE.with_suffix(".md").write_text(text)
+    plot(document, runs, FILE.with_suffix(".png"))
     print(text)
 
 

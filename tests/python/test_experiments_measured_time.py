@@ -11,7 +11,7 @@ pytest.importorskip("optax")
 
 from experiments import measured_time
 from experiments.grid import DEFAULT, Grid
-from experiments.measured_time import FAST, modelled, rows, seconds_to, table
+from experiments.measured_time import FAST, modelled, plot, points, seconds_to, table
 
 RECORD = {"setting": {"workload": "clickthrough", "workers": 4, "seed": 0, "learning_rate_scale": 1.0}}
 SCORES = [[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]]
@@ -48,7 +48,7 @@ def test_the_model_adds_the_computation_and_the_network():
     assert found["int8"].seconds(0.1) == pytest.approx(30 * (0.03 + 0.02))
 
 
-def test_the_table_says_who_is_first_by_both():
+def test_the_table_says_who_is_first_by_both(tmp_path):
     never = [[10, 0.1], [20, 0.2], [30, 0.3], [40, 0.4]]
     runs = {"none": recorded(), "int8": recorded(megabits=2.0), "topk": recorded(never, megabits=0.1)}
     fast = {"none": measured(0.0212), "int8": measured(0.0302), "topk": measured(0.02, never)}
@@ -59,14 +59,16 @@ def test_the_table_says_who_is_first_by_both():
         "stolen": [0.0],
         "provenance": {"machine": {"cores": 2}},
     }
-    ours = {row["spec"]: row for row in rows(document, runs)}
-    assert ours["none"]["measured"] == pytest.approx(ours["none"]["model"]) == pytest.approx(4.2)
-    assert ours["int8"]["measured"] == pytest.approx(6.0) and ours["int8"]["model"] == pytest.approx(1.5)
+    ours = {point.spec: point for point in points(document, runs)}
+    assert ours["none"].measured == pytest.approx(ours["none"].model) == pytest.approx(4.2)
+    assert ours["int8"].measured == pytest.approx(6.0) and ours["int8"].model == pytest.approx(1.5)
     page = table(document, runs)
     assert "| 100 | `none` | 30 | 4.2 | 4.2 | 1.00 |" in page
     assert "| 100 | `int8` | 30 | 6.0 | 1.5 | 4.00 |" in page
     assert "| 100 | `topk` | never | - | - | - |" in page
-    assert "`none` < `int8` | by the model `int8` < `none`" in page
+    assert "* 100 Mbit/s: `none`, `int8`; by the model `int8`, `none`." in page
+    plot(document, runs, tmp_path / "measured_time.png")
+    assert (tmp_path / "measured_time.png").stat().st_size > 0
 
 
 def test_without_recorded_runs_it_says_what_to_run(tmp_path):
