@@ -1,6 +1,6 @@
 """Trains a workload with several compressors in a job of several processes. `experiments.measured_time` starts it.
 
-    jaxina run -n 4 -m experiments.linked_worker FILE WORKLOAD SEED SPEC=SCALE...
+    jaxina run -n 4 python -m experiments.linked_worker FILE WORKLOAD SEED SPEC=SCALE...
 
 The job has as many workers as devices. jaxina carries the sums of compressors, and XLA those of float32 and all
 gathers. Process 0 writes to FILE, for each compressor, the seconds of its steps and its scores on the test split.
