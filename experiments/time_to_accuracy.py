@@ -173,13 +173,13 @@ def plot(all_ways: AllWays, file: Path) -> None:
         axes.set_xlabel("network, Gbit/s")
     legends = [axes.get_legend_handles_labels() for axes in rows.flat]
     handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=9)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(2 * len(cases), 5), fontsize=9)
     figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
     figure.savefig(file, dpi=100)
     plt.close(figure)
 
 
-SHOWN = (BASELINE, "int32", "int8:stochastic", "qsgd", "terngrad", "topk:ratio=0.1-ef", "topk-ef", "topk", "powersgd")
+SHOWN = (BASELINE, "int32", "int8", "qsgd", "thc", "topk:ratio=0.1-ef", "topk", "powersgd")
 
 
 def main() -> None:
