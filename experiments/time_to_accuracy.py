@@ -173,7 +173,8 @@ def plot(all_ways: AllWays, file: Path) -> None:
         axes.set_xlabel("network, Gbit/s")
     legends = [axes.get_legend_handles_labels() for axes in rows.flat]
     handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(2 * len(cases), 5), fontsize=9)
+    columns = min(2 * len(cases), 5)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9)
     figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
     figure.savefig(file, dpi=100)
     plt.close(figure)
