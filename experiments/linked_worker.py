@@ -18,7 +18,7 @@ import jax
 import jaxina
 from experiments import workloads
 from experiments.convergence import EVALUATIONS
-from experiments.recorded import BASELINE
+from experiments.grid import as_deployed
 from experiments.trainer import Programs, Trainer
 from experiments.workloads import TEST
 from jaxina import compressors
@@ -26,12 +26,13 @@ from jaxina import compressors
 
 def main() -> None:
     file, name, seed, *chosen = sys.argv[1:]
-    job = jaxina.init()
+    job = jaxina.init(catch_all=False)  # what jaxina does not sum is gloo's, not its own peers'
     programs = Programs(workloads.get(name), jax.device_count())
     outcomes = {}
     for spec, scale in (text.rsplit("=", 1) for text in chosen):
-        carrier = functools.partial(jaxina.collectives, spec != BASELINE)
-        trainer = Trainer(programs, compressors.get(spec), programs.workload.steps, carrier)
+        compressor = compressors.get(spec)
+        carrier = functools.partial(jaxina.collectives, as_deployed(compressor) == "jaxina")
+        trainer = Trainer(programs, compressor, programs.workload.steps, carrier)
         outcome = trainer.run(int(seed), float(scale), TEST, EVALUATIONS)
         if job.process == 0:
             print(f"{spec}: {1e3 * outcome.median_step_seconds:.1f} ms a step, {outcome.scores[-1]}", flush=True)
