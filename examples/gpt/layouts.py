@@ -91,6 +91,16 @@ class Layout:
         sharded = jax.shard_map(part, mesh=self.mesh, in_specs=(P(), P("data")), out_specs=(P(), P()))
         return jax.jit(sharded, donate_argnums=0)
 
+    def mean_loss(self, loss: Loss) -> Callable[[Any, jax.Array], jax.Array]:
+        """Returns a jitted function (parameters, batch) -> the batch's loss. All processes get the same."""
+        if self.name != "data":
+            return jax.jit(loss)
+
+        def part(parameters: Any, batch: jax.Array) -> jax.Array:
+            return jax.lax.pmean(loss(parameters, batch), "data")
+
+        return jax.jit(jax.shard_map(part, mesh=self.mesh, in_specs=(P(), P("data")), out_specs=P()))
+
 
 def _mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Mesh:
     return jax.make_mesh(sizes, names, axis_types=(AxisType.Auto,) * len(names))

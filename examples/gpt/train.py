@@ -12,6 +12,7 @@ and prints at the end which sums jaxina carried.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -65,8 +66,8 @@ class Training:
             ),
         }
         self.state = jax.jit(lambda: self._new(options.seed), out_shardings=self.shardings)()
-        self._step = layout.step(lambda parameters, batch: loss_of(self.graph, parameters, batch), self.optimizer)
-        self._loss = jax.jit(lambda parameters, batch: loss_of(self.graph, parameters, batch))
+        loss = functools.partial(loss_of, self.graph)
+        self._step, self._loss = layout.step(loss, self.optimizer), layout.mean_loss(loss)
         self._logits = jax.jit(
             lambda parameters, tokens: nnx.merge(self.graph, parameters)(tokens), out_shardings=layout.replicated
         )

@@ -1,8 +1,8 @@
-"""Checks the bits of psums of GPU arrays, then measures how long 100 MB take, beside the time that the GPU's link
-needs.
+"""Checks the bits of psums of GPU arrays, then measures how long they take, beside the time that the GPU's link needs.
 
-jaxina run -n 2 tests/gpu/psum_on_gpu.py       # two processes that may share one GPU
-python tests/gpu/psum_on_gpu.py --several      # the GPUs of one process
+jaxina run -n 2 tests/gpu/psum_on_gpu.py               # two processes that may share one GPU
+jaxina run -n 2 tests/gpu/psum_on_gpu.py --only-time   # no checks
+python tests/gpu/psum_on_gpu.py --several              # the GPUs of one process
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import jaxina
 from jaxina import _native, numerics
 
 MEGABYTES = 100
+SMALLER = (4_000, 100_000, 1_000_000, 10_000_000)  # bytes
 TURNS = 10
 SEED = 2**63 + 11
 
@@ -31,11 +32,25 @@ def placed(rows: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
     return jax.make_array_from_callback(rows.shape, NamedSharding(mesh, P("w")), lambda index: rows[index])
 
 
-def summing(mesh: jax.sharding.Mesh) -> Any:
-    def body(x: jax.Array) -> jax.Array:
-        return jax.lax.psum(x[0], "w")
+def over(mesh: jax.sharding.Mesh, body: Any, **options: Any) -> Any:
+    """Compiles `body`, which takes a device's row and returns what is equal on all devices."""
+    return jax.jit(jax.shard_map(lambda x: body(x[0]), mesh=mesh, in_specs=P("w"), out_specs=P(), **options))
 
-    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P()))
+
+def summing(mesh: jax.sharding.Mesh) -> Any:
+    return over(mesh, lambda x: jax.lax.psum(x, "w"))
+
+
+def check_same(got: np.ndarray, expected: np.ndarray, what: str) -> None:
+    same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
+    assert same.all(), f"{what}: {np.count_nonzero(~same)} of {got.size} differ"
+
+
+def with_special_values(rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
+    """Makes a hundredth of the elements Inf, and as many NaN. It changes `rows`, and returns it."""
+    rows[rng.random(rows.shape) < 0.01] = np.inf
+    rows[rng.random(rows.shape) < 0.01] = np.nan
+    return rows
 
 
 def check_bits(mesh: jax.sharding.Mesh) -> int:
@@ -47,12 +62,9 @@ def check_bits(mesh: jax.sharding.Mesh) -> int:
         for special in (False, True):
             rows = (rng.standard_normal((n, size)) * np.exp2(rng.integers(-30, 30, (n, size)))).astype(np.float32)
             if special:
-                rows[rng.random((n, size)) < 0.01] = np.inf
-                rows[rng.random((n, size)) < 0.01] = np.nan
-            expected = numerics.all_reduce_reference(list(rows))
+                with_special_values(rng, rows)
             got = np.asarray(psum(placed(rows, mesh)))
-            same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
-            assert same.all(), f"float32, {size} elements: {np.count_nonzero(~same)} differ"
+            check_same(got, numerics.all_reduce_reference(list(rows)), f"float32, {size} elements")
             compared += 1
         for dtype in (jnp.bfloat16, jnp.float16, jnp.complex64, jnp.int8, jnp.int16, jnp.int32, jnp.uint32):
             rows = rng.integers(-20, 20, (n, size))
@@ -74,8 +86,7 @@ def check_narrow_bits(mesh: jax.sharding.Mesh) -> int:
                 for special in (False, True):
                     rows = rng.standard_t(2, (mesh.size, size)).astype(np.float32)
                     if special:
-                        rows[rng.random((mesh.size, size)) < 0.01] = np.inf
-                        rows[rng.random((mesh.size, size)) < 0.01] = np.nan
+                        with_special_values(rng, rows)
                     with jaxina.collectives(bits=bits, rounding=rounding, seed=SEED):
                         got = np.asarray(psum(placed(rows, mesh)))
                     expected = numerics.all_reduce_reference(
@@ -85,8 +96,7 @@ def check_narrow_bits(mesh: jax.sharding.Mesh) -> int:
                         seed=SEED if rounding == "stochastic" else None,
                         collective=number,
                     )
-                    same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
-                    assert same.all(), f"{bits} bits, {rounding}, {size} elements: {np.count_nonzero(~same)} differ"
+                    check_same(got, expected, f"{bits} bits, {rounding}, {size} elements")
                     number += 1
     return number
 
@@ -99,17 +109,31 @@ def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
             a, b = jax.lax.psum(carry, "w"), jax.lax.psum(2 * carry, "w")
             return (a + b) / (3 * mesh.size) + 0 * jnp.tanh(carry), None
 
-        return jax.lax.scan(step, x[0], length=5)[0]
+        return jax.lax.scan(step, x, length=5)[0]
 
-    run = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P(), check_vma=False))
-    got = np.asarray(run(placed(np.full((mesh.size, 10_000), 3, np.float32), mesh)))
+    got = np.asarray(over(mesh, body, check_vma=False)(placed(np.full((mesh.size, 10_000), 3, np.float32), mesh)))
     assert (got == 3).all(), got
 
 
-def time_psum(mesh: jax.sharding.Mesh, megabytes: int) -> float:
-    """Returns the median time of TURNS psums, in seconds."""
+def check_gradients(mesh: jax.sharding.Mesh) -> None:
+    """Checks a gradient that JAX itself sums over the devices: of the mean of squares by replicated parameters."""
+    rng = np.random.default_rng(9)
+    rows = rng.integers(-8, 8, (mesh.size, 5_000)).astype(np.float32)  # small integers, so all sums are exact
+    parameters = np.arange(5_000, dtype=np.float32) % 7
+
+    def loss(p: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.lax.psum(jnp.sum(p * p * x[0]), "w")
+
+    gradient = jax.jit(jax.shard_map(jax.grad(loss), mesh=mesh, in_specs=(P(), P("w")), out_specs=P()))
+    got = np.asarray(gradient(parameters, placed(rows, mesh)))
+    assert (got == 2 * parameters * rows.sum(0)).all(), got
+
+
+def time_psum(mesh: jax.sharding.Mesh, size: int) -> float:
+    """Returns the median time of TURNS psums of so many bytes of float32, in seconds."""
     psum = summing(mesh)
-    x = placed(np.ones((mesh.size, megabytes * 250_000), np.float32), mesh)
+    rows = np.random.default_rng(1).standard_normal(size // 4, np.float32)
+    x = placed(np.broadcast_to(rows, (mesh.size, size // 4)), mesh)
     psum(x).block_until_ready()
     times = []
     for _ in range(TURNS):
@@ -130,9 +154,32 @@ def link(mesh: jax.sharding.Mesh) -> tuple[float, float]:
     return found
 
 
+def times_of(mesh: jax.sharding.Mesh) -> str:
+    """Measures, and says in one line what came out."""
+    size = MEGABYTES * 1_000_000
+    to_host, to_gpu = link(mesh)
+    seconds = time_psum(mesh, size)
+    counted = jaxina.job.current().statistics()
+    smaller = [f"{each / 1000:g} KB {time_psum(mesh, each) * 1e3:.2f} ms" for each in SMALLER]
+    with jaxina.collectives(bits=8):
+        narrow_seconds = time_psum(mesh, size)
+    if jax.process_index() != 0:
+        return ""
+    # The GPU's link carries the operands of all devices that share it one way, and their results the other way.
+    floor = mesh.size * size / min(to_host, to_gpu)
+    return (
+        f"{MEGABYTES} MB over {mesh.size}: {seconds * 1e3:.1f} ms, link {to_host / 1e9:.1f} and "
+        f"{to_gpu / 1e9:.1f} GB/s, floor {floor * 1e3:.1f} ms, ratio {seconds / floor:.1f}; "
+        f"with 8 bits {narrow_seconds * 1e3:.1f} ms; "
+        f"{counted['staged_words'] / counted['elements']:.2f} words staged an element; {', '.join(smaller)}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only-time", action="store_true")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--only-time", action="store_true")
+    what.add_argument("--only-bits", action="store_true")
     parser.add_argument("--several", action="store_true", help="several GPUs are required")
     options = parser.parse_args()
     with jaxina.init(strict=True):
@@ -141,25 +188,16 @@ def main() -> None:
             return
         assert jax.default_backend() == "gpu", jax.default_backend()
         mesh = jax.make_mesh((jax.device_count(),), ("w",))
-        result = ""
+        said = []
         if not options.only_time:
             compared = check_narrow_bits(mesh) + check_bits(mesh)
             check_overlap_of_several(mesh)
-            result = f"{compared} sums have the reference's bits; "
-        to_host, to_gpu = link(mesh)
-        seconds = time_psum(mesh, MEGABYTES)
-        counted = jaxina.job.current().statistics()
-        with jaxina.collectives(bits=8):
-            narrow_seconds = time_psum(mesh, MEGABYTES)
+            check_gradients(mesh)
+            said.append(f"{compared} sums have the reference's bits")
+        if not options.only_bits:
+            said.append(times_of(mesh))
         if jax.process_index() == 0:
-            # The GPU's link carries the operands of all devices that share it one way, and their results the other way.
-            floor = mesh.size * MEGABYTES * 1e6 / min(to_host, to_gpu)
-            print(
-                f"{result}{MEGABYTES} MB over {mesh.size}: {seconds * 1e3:.1f} ms, link {to_host / 1e9:.1f} and "
-                f"{to_gpu / 1e9:.1f} GB/s, floor {floor * 1e3:.1f} ms, ratio {seconds / floor:.1f}; "
-                f"{counted['staged_words'] / counted['elements']:.2f} words staged an element; "
-                f"with 8 bits {narrow_seconds * 1e3:.1f} ms"
-            )
+            print("; ".join(said))
 
 
 if __name__ == "__main__":
