@@ -9,7 +9,8 @@ namespace {
 template <class Form>
 __global__ void __launch_bounds__(kThreads) exponent_kernel(const __grid_constant__ ExponentJob job) {
   const Lane lane = this_lane(job.log2_lanes);
-  const std::uint32_t largest = begin_exponent<Form>(job, lane, DeviceMemory{});
+  constexpr std::uint32_t kLoads = exponents_in_flight(sizeof(typename Form::Element));
+  const std::uint32_t largest = begin_exponent<Form, kLoads>(job, lane, DeviceMemory{});
   end_exponent<Form>(job, lane, group_maximum(largest, job.lanes()), DeviceMemory{});
 }
 

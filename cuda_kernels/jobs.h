@@ -112,4 +112,9 @@ JAXINA_HOST_DEVICE constexpr std::uint32_t exponent_vector_size(std::size_t elem
 // How many vectors a thread loads before it stores the first.
 inline constexpr std::uint32_t kInFlight = 2;
 
+// The same in a kernel that only reads. 16-bit elements take more registers than a thread has for four.
+JAXINA_HOST_DEVICE constexpr std::uint32_t exponents_in_flight(std::size_t element_bytes) {
+  return element_bytes == 4 ? 4 : kInFlight;
+}
+
 }  // namespace jaxina::cuda

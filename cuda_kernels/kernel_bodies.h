@@ -25,15 +25,15 @@ struct alignas(sizeof(T) * n) Packed {
   T values[n];
 };
 
-// Calls load(i, v) and later use(i, v) for each of this lane's vectors v in [0, count). kInFlight loads are under way
+// Calls load(i, v) and later use(i, v) for each of this lane's vectors v in [0, count). in_flight loads are under way
 // at a time, and i numbers them. prepare() is called after the first loads, so its own wait for memory overlaps with
 // them.
-template <class Load, class Prepare, class Use>
+template <std::uint32_t in_flight, class Load, class Prepare, class Use>
 JAXINA_HOST_DEVICE void for_each_vector(std::uint32_t count, std::uint32_t lane, std::uint32_t lanes, Load load,
                                         Prepare prepare, Use use) {
   const auto load_from = [&](std::uint32_t first) {
     JAXINA_UNROLL
-    for (std::uint32_t i = 0; i < kInFlight; ++i) {
+    for (std::uint32_t i = 0; i < in_flight; ++i) {
       if (first + i * lanes < count) load(i, first + i * lanes);
     }
   };
@@ -41,10 +41,10 @@ JAXINA_HOST_DEVICE void for_each_vector(std::uint32_t count, std::uint32_t lane,
   prepare();
   for (std::uint32_t first = lane; first < count;) {
     JAXINA_UNROLL
-    for (std::uint32_t i = 0; i < kInFlight; ++i) {
+    for (std::uint32_t i = 0; i < in_flight; ++i) {
       if (first + i * lanes < count) use(i, first + i * lanes);
     }
-    first += kInFlight * lanes;
+    first += in_flight * lanes;
     load_from(first);
   }
 }
@@ -52,6 +52,7 @@ JAXINA_HOST_DEVICE void for_each_vector(std::uint32_t count, std::uint32_t lane,
 // Swaps the word's bytes if `swap` is set.
 template <class Word>
 JAXINA_HOST_DEVICE Word in_order(Word word, bool swap) {
+  if constexpr (sizeof(Word) == 1) return word;
   const std::uint32_t turned = numerics::ScalarVector::swap_bytes(word) >> (32 - 8 * sizeof(Word));
   return swap ? static_cast<Word>(turned) : word;
 }
@@ -68,7 +69,7 @@ JAXINA_HOST_DEVICE inline std::uint32_t extended(std::uint8_t word) {
 // ---- exponents
 
 // Returns the largest magnitude among the elements of the block that this lane takes.
-template <class Form, class Memory>
+template <class Form, std::uint32_t in_flight, class Memory>
 JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane, Memory memory) {
   using Element = typename Form::Element;
   constexpr std::uint32_t kSize = exponent_vector_size(sizeof(Element));
@@ -83,8 +84,8 @@ JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane,
     largest = candidate > largest ? candidate : largest;
   };
   const std::uint32_t vectors = block.wide ? block.elements / kSize : 0;
-  Packed<Element, kSize> loaded[kInFlight];
-  for_each_vector(
+  Packed<Element, kSize> loaded[in_flight];
+  for_each_vector<in_flight>(
       vectors, lane.index, job.lanes(),
       [&](std::uint32_t i, std::uint32_t v) { loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize); },
       [] {},
@@ -99,9 +100,9 @@ JAXINA_HOST_DEVICE std::uint32_t lane_maximum(const ExponentJob& job, Lane lane,
 
 // Finding an exponent has two steps, between which the group's threads exchange their maxima. begin_exponent() returns
 // this thread's maximum. end_exponent() takes the group's, and lane 0 stores the block's exponent.
-template <class Form, class Memory>
+template <class Form, std::uint32_t in_flight, class Memory>
 JAXINA_HOST_DEVICE std::uint32_t begin_exponent(const ExponentJob& job, Lane lane, Memory memory) {
-  return lane.group < job.runs.blocks() ? lane_maximum<Form>(job, lane, memory) : 0;
+  return lane.group < job.runs.blocks() ? lane_maximum<Form, in_flight>(job, lane, memory) : 0;
 }
 
 template <class Form, class Memory>
@@ -141,7 +142,8 @@ JAXINA_HOST_DEVICE constexpr std::uint32_t filled_up(std::uint32_t words) {
   return (words + kTogether - 1) / kTogether * kTogether;
 }
 
-template <class Form, class Word, bool stochastic, class Memory>
+// With `adds`, adds to the words that are there; then they have 32 bits each, in the host's order.
+template <class Form, class Word, bool stochastic, bool adds = false, class Memory>
 JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory memory) {
   if (lane.group >= job.runs.blocks()) return;
   using Element = typename Form::Element;
@@ -158,10 +160,12 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
   if constexpr (kSize > 1) {
     vectors = block.wide ? block.elements / kSize : 0;
     Packed<Element, kSize> loaded[kInFlight];
-    for_each_vector(
+    Packed<Word, kSize> before[kInFlight];
+    for_each_vector<kInFlight>(
         vectors, lane.index, job.lanes(),
         [&](std::uint32_t i, std::uint32_t v) {
           loaded[i] = memory.template load<kSize>(x + std::uint64_t{v} * kSize);
+          if constexpr (adds) before[i] = memory.template load<kSize>(words + std::uint64_t{v} * kSize);
         },
         prepare,
         [&](std::uint32_t i, std::uint32_t v) {
@@ -171,6 +175,7 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
             std::uint32_t word;
             encode_element<Form, stochastic>(loaded[i].values[e], scale, seed, v * kSize + e, &word);
             out.values[e] = in_order(static_cast<Word>(word), job.swap);
+            if constexpr (adds) out.values[e] += before[i].values[e];
           }
           memory.template store<kSize>(words + std::uint64_t{v} * kSize, out);
         });
@@ -181,10 +186,13 @@ JAXINA_HOST_DEVICE void encode_block(const EncodeJob& job, Lane lane, Memory mem
     std::uint32_t encoded[Form::kWords];
     encode_element<Form, stochastic>(memory.template load<1>(x + i).values[0], scale, seed, i, encoded);
     for (std::uint32_t w = 0; w < Form::kWords; ++w) {
-      memory.template store<1>(words + std::uint64_t{i} * Form::kWords + w,
-                               {{in_order(static_cast<Word>(encoded[w]), job.swap)}});
+      Word* const place = words + std::uint64_t{i} * Form::kWords + w;
+      Word word = in_order(static_cast<Word>(encoded[w]), job.swap);
+      if constexpr (adds) word += memory.template load<1>(place).values[0];
+      memory.template store<1>(place, {{word}});
     }
   }
+  if constexpr (adds) return;  // what lies between blocks was set to 0 by whoever wrote first
   const std::uint32_t written = block.elements * Form::kWords;
   const std::uint32_t end = block.last ? filled_up<Word>(written) : job.shape.words;
   for (std::uint32_t w = written + lane.index; w < end; w += job.lanes()) {
@@ -225,7 +233,7 @@ JAXINA_HOST_DEVICE void decode_block(const DecodeJob& job, Lane lane, Memory mem
   if constexpr (kSize > 1) {
     vectors = block.wide ? block.elements / kSize : 0;
     Packed<Word, kSize> loaded[kInFlight];
-    for_each_vector(
+    for_each_vector<kInFlight>(
         vectors, lane.index, job.lanes(),
         [&](std::uint32_t i, std::uint32_t v) {
           loaded[i] = memory.template load<kSize>(words + std::uint64_t{v} * kSize);

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kThreads)
     look_ahead_kernel(const __grid_constant__ EncodeJob now, const __grid_constant__ ExponentJob next) {
   const Lane lane = this_lane(now.log2_lanes);
   encode_block<Form, Word, stochastic>(now, lane, DeviceMemory{});
-  const std::uint32_t largest = begin_exponent<Form>(next, lane, DeviceMemory{});
+  const std::uint32_t largest = begin_exponent<Form, kInFlight>(next, lane, DeviceMemory{});
   end_exponent<Form>(next, lane, group_maximum(largest, now.lanes()), DeviceMemory{});
 }
 

@@ -86,10 +86,10 @@ Status add(const Run& run, const std::uint8_t* exponents, bool needs_exponents, 
   return {};
 }
 
-// Returns the logarithm of a group's size: so many threads that each moves about kInFlight vectors of a block, but at
+// Returns the logarithm of a group's size: so many threads that each moves about `in_flight` vectors of a block, but at
 // most a warp.
-std::uint32_t log2_lanes_for(BlockShape shape, std::uint32_t vector) {
-  const std::uint32_t wanted = std::clamp(std::bit_ceil(shape.elements / (vector * kInFlight)), 1u, kWarp);
+std::uint32_t log2_lanes_for(BlockShape shape, std::uint32_t vector, std::uint32_t in_flight = kInFlight) {
+  const std::uint32_t wanted = std::clamp(std::bit_ceil(shape.elements / (vector * in_flight)), 1u, kWarp);
   return static_cast<std::uint32_t>(std::countr_zero(wanted));
 }
 
@@ -151,7 +151,7 @@ Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite
   const ElementCodec& codec = codec_of(format);
   const std::uint32_t vector = exponent_vector_size(codec.size);
   job.shape = shape_of(format);
-  job.log2_lanes = log2_lanes_for(job.shape, vector);
+  job.log2_lanes = log2_lanes_for(job.shape, vector, exponents_in_flight(codec.size));
   job.finite_only = finite_only;
   for (const ExponentRun& run : runs) {
     const Status added = add(run, run.exponents, true, job.shape, vector, {{run.x, codec.size, "elements"}}, job.runs);
@@ -163,6 +163,13 @@ Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite
 Status plan(const Format& format, std::span<const QuantizeRun> runs, bool stochastic, EncodeJob& job) {
   if (Status checked = check(format, stochastic); !checked.ok()) return checked;
   return plan_encode(format, format.word, runs, true, job);
+}
+
+Status plan_adding(const Format& format, std::span<const QuantizeRun> runs, EncodeJob& job) {
+  if (is_narrow(format) || format.order != numerics::Order::kHost) {
+    return {ErrorCode::kInvalidArgument, "words are added in 32 bits and in the host's byte order"};
+  }
+  return plan(format, runs, false, job);
 }
 
 Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite, DecodeJob& job) {

@@ -11,6 +11,8 @@ namespace jaxina::cuda {
 
 Status plan(const Format& format, std::span<const ExponentRun> runs, bool finite_only, ExponentJob& job);
 Status plan(const Format& format, std::span<const QuantizeRun> runs, bool stochastic, EncodeJob& job);
+// For add_quantized().
+Status plan_adding(const Format& format, std::span<const QuantizeRun> runs, EncodeJob& job);
 Status plan(const Format& format, std::span<const DequantizeRun> runs, bool keep_non_finite, DecodeJob& job);
 Status plan(const Format& format, std::span<const DequantizeRun> runs, Division division, bool keep_non_finite,
             DecodeJob& job);

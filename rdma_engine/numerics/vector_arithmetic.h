@@ -25,7 +25,11 @@ JAXINA_HOST_DEVICE inline typename V::Words magnitude(typename V::Words bits) {
 
 template <class V>
 JAXINA_HOST_DEVICE inline typename V::Mask finite(typename V::Words bits) {
+#if defined(__CUDA_ARCH__)
+  return fabsf(V::as_floats(bits)) < V::as_floats(kPlusInfinity);  // one instruction; false for NaN
+#else
   return V::greater_signed(V::fill(kPlusInfinity), magnitude<V>(bits));
+#endif
 }
 
 template <class V>
@@ -45,7 +49,11 @@ JAXINA_HOST_DEVICE inline typename V::Words quantized(typename V::Words bits, Fa
   const auto highest = V::fill(static_cast<std::uint32_t>(limit));
   const auto lowest = V::fill(0u - static_cast<std::uint32_t>(limit));
   // Values that do not fit 32 bits occur only if `exponent` is not the block's own. They are clamped too.
+#if defined(__CUDA_ARCH__)
+  const auto word = V::to_integers(scaled);  // saturates
+#else
   const auto word = V::select(V::at_least(scaled, V::fill_float(0x1p31f)), highest, V::to_integers(scaled));
+#endif
   return V::max_signed(V::min_signed(word, highest), lowest);
 }
 

@@ -78,6 +78,16 @@ void check(Stream stream, const Format& format, std::vector<std::unique_ptr<Tens
     compare(name + " exponents ahead", found[t]->get(),
             cpu_exponents(format, tensors[t]->host, tensors[t]->count, false));
   }
+  if (whole && format.order == Order::kHost && !stochastic) {  // the words are there; add them once more
+    must(add_quantized(stream, format, encode));
+    settle();
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      std::vector<std::uint32_t> twice =
+          cpu_words(format, tensors[t]->host, tensors[t]->count, exponents[t], false, tensors[t]->seed);
+      for (std::uint32_t& word : twice) word *= 2;
+      compare(name + " add quantized", tensors[t]->words.get(), stored(twice, format.word, format.order));
+    }
+  }
 
   for (const bool keep : {true, false}) {  // true comes first, because it needs the old values
     std::vector<std::vector<std::uint8_t>> expected;
