@@ -22,19 +22,22 @@ numerics::WireWord word_of_flags(const Layout& layout, std::size_t chunk, const 
 
 }  // namespace
 
-DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const NarrowRounding& rounding,
-                             const TransportMemory& transport)
+DevicePayload::DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, std::uint32_t worker,
+                             const NarrowRounding& rounding, const TransportMemory& transport)
     : devices_(std::move(devices)),
       format_{shape.block_size(), shape.devices(), rounding.process_shift() + rounding.sum_shift(),
               rounding.sum_shift()},
       shape_(shape),
+      worker_(worker),
+      take_turn_(transport.take_turn),
       rounding_(rounding),
       staged_stride_((shape.words_per_pass() + kAlignedWords - 1) / kAlignedWords * kAlignedWords),
       results_(share(transport.results)),
       sent_from_(place_for_words(transport)),
       words_stride_(sent_from_ ? transport.stride / 4 : staged_stride_),
       produced_order_(sent_from_ ? numerics::Order::kBigEndian : numerics::Order::kHost),
-      turn_(shape.slots()),
+      half_(shape.slots()),
+      turns_(shape.slots()),
       open_(empty_batch()) {
   const std::size_t words = shape.slots() * staged_stride_;
   const std::size_t exponents = shape.slots() * shape.exponents_per_pass();
@@ -144,6 +147,7 @@ void DevicePayload::produce_exponents(std::size_t slot, const Layout& layout, st
 }
 
 void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::size_t chunk) {
+  turns_[slot] = {};
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     if (!first.codec->is_float) return;
     const numerics::WireWord word = word_of_flags(layout, chunk, first);
@@ -152,7 +156,7 @@ void DevicePayload::produce_flags(std::size_t slot, const Layout& layout, std::s
                      .order = word == kWhole ? produced_order_ : numerics::Order::kBigEndian,
                      .elements = elements,
                      .tensor = const_cast<std::byte*>(layout.in(d, first)),
-                     .words = staging_[d].words + slot * words_stride_ + flag_place(first, word),
+                     .words = staged_words(d, slot) + flag_place(first, word),
                      .exponents = nullptr,
                      .word = word});
   });
@@ -164,17 +168,52 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
   // The processor writes the seed of narrow words, so these are not in the device's own memory: only messages without a
   // check are, which have words of 32 bits.
   JAXINA_ASSERT(!words_on_device() || layout.format_of(chunk, false) == wire::Format::kInt32);
-  turn_[slot] ^= 1;
+  half_[slot] ^= 1;
   std::copy_n(exponents, layout.blocks_in(chunk), global(slot));
+  turns_[slot] = {};
+  if (takes_turns(layout, chunk)) waiting_ = {&layout, chunk, {}};
+  else encode(slot, layout, chunk);
+}
+
+// The processor adds the words of several devices, and unpacks narrow ones, so these are staged.
+bool DevicePayload::takes_turns(const Layout& layout, std::size_t chunk) const {
+  if (!take_turn_ || !reads_results_in_place() || devices_.size() > 1) return false;
+  bool whole = true;
+  layout.for_each_block(chunk, [&](const Block& block) { whole = whole && block.word == kWhole; });
+  return whole;
+}
+
+void DevicePayload::mark(const Milestone& milestone) {
+  if (!waiting_) return open_.milestones.push_back(milestone);
+  waiting_->milestone = milestone;
+  (milestone.slot % shape_.workers() == worker_ ? own_first_ : others_first_).push_back(*waiting_);
+  waiting_.reset();
+}
+
+// Opens the passes whose turn it is. Stops at the first whose turn it is not: the others are most likely not, either.
+void DevicePayload::take_turns(std::deque<Contribution>& contributions) {
+  while (!contributions.empty()) {
+    const Contribution& next = contributions.front();
+    const std::uint16_t slot = next.milestone.slot;
+    turns_[slot] = take_turn_(slot);
+    if (turns_[slot].words == nullptr) return;
+    encode(slot, *next.layout, next.chunk);
+    open_.milestones.push_back(next.milestone);
+    contributions.pop_front();
+  }
+}
+
+void DevicePayload::encode(std::size_t slot, const Layout& layout, std::size_t chunk) {
+  const bool adds = turns_[slot].words != nullptr && !turns_[slot].first;
   add(layout, chunk, [&](std::size_t d, const Block& first, std::size_t elements, std::vector<DeviceTask>& tasks) {
     const bool whole = first.word == kWhole;
     tasks.push_back(
-        {.work = DeviceWork::kEncode,
+        {.work = adds ? DeviceWork::kEncodeAdding : DeviceWork::kEncode,
          .type = first.codec->type,
          .order = whole ? produced_order_ : numerics::Order::kBigEndian,
          .elements = elements,
          .tensor = const_cast<std::byte*>(layout.in(d, first)),
-         .words = staging_[d].words + slot * words_stride_ + (whole ? first.first_word : narrow_place(first)),
+         .words = const_cast<std::uint32_t*>(words(d, slot)) + (whole ? first.first_word : narrow_place(first)),
          .exponents = global(slot) + first.index,
          .word = first.word,
          .rounding = whole ? numerics::Rounding{} : rounding_.of_device(layout, d, first)});
@@ -186,7 +225,7 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
 // the words up to the next tensor's block, those up to the end, and, with floats_only, the words of integers. Within a
 // tensor the device clears gaps by itself (DeviceTask).
 void DevicePayload::clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only) {
-  std::uint32_t* words = staging_.front().words + slot * words_stride_;
+  std::uint32_t* words = staged_words(0, slot);
   std::size_t written = 0;
   std::optional<std::size_t> tensor;
   const auto clear_up_to = [&](std::size_t word) {
@@ -203,9 +242,22 @@ void DevicePayload::clear_gaps(std::size_t slot, const Layout& layout, std::size
   clear_up_to(layout.words_in(chunk, floats_only));
 }
 
-void DevicePayload::start_open() {
-  if (open_.milestones.empty() || under_way_.size() == kBatches) return;
+// A start takes the processor some microseconds, as much as a device needs for some chunks. Requests come one after the
+// other, because results and other workers' turns do. If each were a batch, each would make the next one small, too.
+bool DevicePayload::is_worth_a_start(bool busy) {
+  const std::size_t requests = open_.milestones.size();
+  if (requests >= std::max<std::size_t>(shape_.slots() / 8, 1)) return true;
+  if (requests == 0 || busy) return false;
+  if (std::exchange(seen_in_open_, requests) != requests) asked_for_ = 0;
+  return ++asked_for_ > kPatience;
+}
+
+void DevicePayload::start_open(bool busy) {
+  if (under_way_.size() == kBatches) return;
+  take_turns(own_first_.empty() ? others_first_ : own_first_);
+  if (!is_worth_a_start(busy)) return;
   under_way_.push_back(std::exchange(open_, empty_batch()));
+  seen_in_open_ = asked_for_ = 0;
   Batch& batch = under_way_.back();
   for (std::size_t d = 0; d < devices_.size() && failure_.ok(); ++d) {
     // Sorted by the kind of work, so that a device processes many tasks of the same kind at once.

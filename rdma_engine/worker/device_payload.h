@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,13 @@
 #include "rdma_engine/worker/tensor_device.h"
 
 namespace jaxina {
+
+// A worker's turn at the words of a slot that all workers share. While it lasts, no other worker touches them. It ends
+// when the transport has counted the pass.
+struct Turn {
+  std::uint32_t* words = nullptr;  // null: it is another worker's turn, so ask again
+  bool first = false;              // nobody has contributed yet: write the words; otherwise add to them
+};
 
 // Memory of a transport that devices may use directly. Each part is optional.
 struct TransportMemory {
@@ -32,20 +40,25 @@ struct TransportMemory {
   // transport calls `allocate` only if it can use such memory, and then keeps the memory. Returns false if it cannot.
   // May be null.
   std::function<bool(const std::function<ExportedMemory()>& allocate)> adopt = {};
+  // Takes a turn at the words of the slot's current pass, which are among `results`. Then a device contributes there, in
+  // the processor's place. Never waits. May be null.
+  std::function<Turn(std::uint16_t slot)> take_turn = {};
 };
 
 class DevicePayload {
  public:
-  // `devices` are those of this process, in the order of their contributions. If they cannot reach the transport's
-  // memory, staging memory is used instead. Throws Error if staging memory cannot be allocated.
-  DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, const NarrowRounding& rounding,
-                const TransportMemory& transport);
+  // `devices` are those of this process, in the order of their contributions. `worker`: this process among the job's. If
+  // the devices cannot reach the transport's memory, staging memory is used instead. Throws Error if staging memory
+  // cannot be allocated.
+  DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, std::uint32_t worker,
+                const NarrowRounding& rounding, const TransportMemory& transport);
   ~DevicePayload();  // waits until the devices no longer touch any of this memory
 
-  // A device's contribution to a slot's pass, once the device has produced it: in staging memory in host byte order, or
-  // in the message itself in network byte order. Narrow words and their flags are always packed as in passes.
+  // A device's contribution to a slot's pass, once the device has produced it: in staging memory or in the slot itself
+  // in host byte order, or in the message in network byte order. Narrow words and their flags are always packed as in
+  // passes.
   const std::uint32_t* words(std::size_t device, std::size_t slot) const {
-    return staging_[device].words + slot * words_stride_;
+    return turns_[slot].words != nullptr ? turns_[slot].words : staged_words(device, slot);
   }
   // Where a block's narrow words begin among them, and its flags; 32 bits: flags that are not packed.
   std::size_t narrow_place(const Block& block) const {
@@ -87,25 +100,29 @@ class DevicePayload {
     bool consumed;             // a chunk of the collective has its results
     std::uint64_t collective;  // sequence number
   };
-  void mark(const Milestone& milestone) { open_.milestones.push_back(milestone); }
+  void mark(const Milestone& milestone);
 
   // Starts the open requests if there is room for another batch, and calls reached(milestone) for everything that is
-  // done. Never waits.
+  // done. Never waits. `busy`: the processor has other work; then small batches wait until they are larger.
   template <typename Reached>
-  void progress(Reached reached) {
+  void progress(bool busy, Reached reached) {
     while (failure_.ok()) {
-      start_open();
+      start_open(busy);
       if (under_way_.empty() || !is_done(under_way_.front())) return;
       const Batch done = std::move(under_way_.front());
       under_way_.pop_front();
       for (const Milestone& milestone : done.milestones) reached(milestone);
     }
   }
-  bool busy() const { return failure_.ok() && (!under_way_.empty() || !open_.milestones.empty()); }
+  bool busy() const {
+    return failure_.ok() && (!under_way_.empty() || !open_.milestones.empty() || awaited_turns() > 0);
+  }
   const Status& failure() const { return failure_; }
 
  private:
   static constexpr std::size_t kBatches = 2;
+  // How often a small batch is asked for without a new request before it starts.
+  static constexpr std::size_t kPatience = 20;
   struct Staging {
     DeviceMemory memory;
     std::uint32_t* words;  // slot i's words begin words_stride_ * i words later
@@ -116,19 +133,35 @@ class DevicePayload {
     std::vector<Milestone> milestones;
     std::vector<std::uint64_t> tickets;  // one per device that has started the batch
   };
+  // A pass whose words a device contributes in the slot, once it is this worker's turn.
+  struct Contribution {
+    const Layout* layout;
+    std::size_t chunk;
+    Milestone milestone;
+  };
+  std::uint32_t* staged_words(std::size_t device, std::size_t slot) const {
+    return staging_[device].words + slot * words_stride_;
+  }
+  bool takes_turns(const Layout& layout, std::size_t chunk) const;
+  std::size_t awaited_turns() const { return own_first_.size() + others_first_.size(); }
+  void take_turns(std::deque<Contribution>& contributions);
+  void encode(std::size_t slot, const Layout& layout, std::size_t chunk);
   DeviceMemory share(std::span<const std::byte> memory);
   std::uint32_t* place_for_words(const TransportMemory& transport);
   void clear_gaps(std::size_t slot, const Layout& layout, std::size_t chunk, bool floats_only);
   template <typename Describe>
   void add(const Layout& layout, std::size_t chunk, Describe describe);
-  std::uint8_t* global(std::size_t slot) { return global_ + (2 * slot + turn_[slot]) * shape_.exponents_per_pass(); }
+  std::uint8_t* global(std::size_t slot) { return global_ + (2 * slot + half_[slot]) * shape_.exponents_per_pass(); }
   Batch empty_batch() const { return {std::vector<std::vector<DeviceTask>>(devices_.size()), {}, {}}; }
-  void start_open();
+  void start_open(bool busy);
+  bool is_worth_a_start(bool busy);
   bool is_done(const Batch& batch);
 
   std::vector<TensorDevice*> devices_;
   DeviceFormat format_;
   JobShape shape_;
+  std::uint32_t worker_;
+  std::function<Turn(std::uint16_t)> take_turn_;
   NarrowRounding rounding_;
   std::size_t staged_stride_;          // words from slot to slot in staging memory
   DeviceMemory results_, messages_;    // the transport's memory, or null if the devices cannot reach it
@@ -142,8 +175,14 @@ class DevicePayload {
   // The exponents over all workers, of two chunks per slot, used in turn: while the next chunk is encoded, a device may
   // still read the old ones to decode the previous chunk.
   std::uint8_t* global_;
-  std::vector<std::uint8_t> turn_;  // per slot: which of the two
+  std::vector<std::uint8_t> half_;  // per slot: which of the two
+  std::vector<Turn> turns_;         // per slot: the turn of its current pass, if a device contributes in the slot
+  // Passes that wait for their turn. Each worker is the first at its own slots, if it comes in time. So all workers
+  // write, and later add, at the same time.
+  std::deque<Contribution> own_first_, others_first_;
+  std::optional<Contribution> waiting_;  // what produce_data() has left to mark()
   Batch open_;
+  std::size_t seen_in_open_ = 0, asked_for_ = 0;
   std::deque<Batch> under_way_;
   Status failure_;
 };

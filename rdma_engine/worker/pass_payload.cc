@@ -34,6 +34,7 @@ std::uint8_t exponent_of(const numerics::Codec& codec, const Layout& layout, std
 PassPayload::PassPayload(const JobShape& shape, std::uint32_t worker, const TransportMemory& memory,
                          const numerics::Codec& codec)
     : shape_(shape),
+      worker_(worker),
       memory_(memory),
       codec_(codec),
       scale_(numerics::scale_for(shape.devices())),
@@ -45,7 +46,7 @@ void PassPayload::admit(const Layout& layout) {
   if (!layout.on_devices() || devices_) return;
   std::vector<TensorDevice*> devices;
   for (std::size_t d = 0; d < layout.devices(); ++d) devices.push_back(layout.device(d));
-  devices_ = std::make_unique<DevicePayload>(std::move(devices), shape_, narrow_.rounding(), memory_);
+  devices_ = std::make_unique<DevicePayload>(std::move(devices), shape_, worker_, narrow_.rounding(), memory_);
 }
 
 bool PassPayload::produce(const Content& pass) {

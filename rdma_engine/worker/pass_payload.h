@@ -33,11 +33,11 @@ class PassPayload {
   // when.
   bool produce(const Content& pass);
   // Calls produced(slot) for each slot whose pass can be sent now, and consumed(collective) for each chunk whose result
-  // the devices have taken. Never waits.
+  // the devices have taken. Never waits. `busy`: see DevicePayload::progress().
   template <typename Produced, typename Consumed>
-  void progress(Produced produced, Consumed consumed) {
+  void progress(bool busy, Produced produced, Consumed consumed) {
     if (!devices_) return;
-    devices_->progress([&](const DevicePayload::Milestone& milestone) {
+    devices_->progress(busy, [&](const DevicePayload::Milestone& milestone) {
       if (milestone.consumed) consumed(milestone.collective);
       if (milestone.produced) produced(milestone.slot);
     });
@@ -81,6 +81,7 @@ class PassPayload {
   DevicePayload::Sum sum_for_devices(const Result& result);
 
   JobShape shape_;
+  std::uint32_t worker_;
   TransportMemory memory_;
   const numerics::Codec& codec_;
   numerics::Scale scale_;  // of words of 32 bits

@@ -27,6 +27,7 @@ enum class DeviceWork : std::uint8_t {
   kFlags,               // tensor -> words
   kFiniteExponents,     // tensor -> exponents
   kEncode,              // tensor, exponents -> words
+  kEncodeAdding,        // the same, added to the words that are there: 32 bits each, in the host's order
   kExponents,           // tensor -> exponents
   kClear,               // 0 -> words, `elements` of them; no tensor
 };

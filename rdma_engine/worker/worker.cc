@@ -24,8 +24,10 @@ void Worker::prepare(std::uint16_t slot) {
 }
 
 std::optional<Pass> Worker::next_pass(Nanoseconds now) {
-  payload_.progress([this](std::uint16_t slot) { ready_.push(slot, stream_.content(slot).place); },
-                    [this](std::uint64_t collective) { stream_.chunk_done(collective); });
+  const bool busy = has_ready() && loss_.has_room();
+  payload_.progress(
+      busy, [this](std::uint16_t slot) { ready_.push(slot, stream_.content(slot).place); },
+      [this](std::uint64_t collective) { stream_.chunk_done(collective); });
   if (!loss_.has_room() && !ready_precedes_in_flight()) return std::nullopt;
   const std::optional<std::uint16_t> slot = ready_.pop();
   if (!slot) return std::nullopt;

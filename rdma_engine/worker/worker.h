@@ -93,6 +93,8 @@ class Worker {
 
   bool has_completed() const { return stream_.has_completed(); }
   bool idle() const { return stream_.idle(); }
+  // The epoch of the slot's current pass.
+  std::uint32_t epoch(std::uint16_t slot) const { return stream_.epoch(slot); }
   std::size_t in_flight() const { return loss_.in_flight(); }
   // Whether there is a pass to send, if it may be in flight.
   bool has_ready() const { return ready_.first().has_value(); }

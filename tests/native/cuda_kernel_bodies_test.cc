@@ -196,6 +196,10 @@ TEST(Plan, RefusesImpossibleFormatsAndPointers) {
   EXPECT_EQ(code({}, missing), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code({.type = ElementType::kInt32}, missing), ErrorCode::kOk);
 
+  EXPECT_EQ(plan_adding({}, good, job = {}).code, ErrorCode::kOk);
+  EXPECT_EQ(plan_adding({.order = Order::kBigEndian}, good, job = {}).code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(plan_adding({.word = WireWord::kInt16}, good, job = {}).code, ErrorCode::kInvalidArgument);
+
   DecodeJob decode;
   const DequantizeRun sums[] = {{words, 8, exponents, x}};
   const Format narrow{.word = WireWord::kInt8, .shift = 2};

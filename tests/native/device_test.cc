@@ -179,6 +179,49 @@ TEST(Devices, ADeadProcessIsAnErrorForTheOneThatWaits) {
   waitpid(child, nullptr, 0);
 }
 
+// One chunk. Worker 0's device has the slot, and worker 1 waits for its turn.
+constexpr std::size_t kOneChunk = 100;
+constexpr std::uint64_t kFirstWithData = 2;  // the batch before it finds exponents
+
+TEST(Devices, AWorkerWhoseDeviceKeepsTheSlotIsNamed) {
+  Many many(2);
+  many.devices[0]->hold(kFirstWithData);
+  std::vector<GroupConfig> configs = configs_for({1, 1});
+  configs[1].collective_timeout_s = 1;
+  Cluster cluster(configs);
+  std::byte* const tensor = many.tensor(0, kOneChunk, 1);
+  std::future<Status> first = cluster.submit(0, many.collective(0, tensor, kOneChunk));
+  std::future<Status> second = cluster.submit(1, many.collective(1, many.tensor(1, kOneChunk, 1), kOneChunk));
+  const Status status = outcome(second);
+  EXPECT_EQ(status.code, ErrorCode::kTimeout) << status.text();
+  EXPECT_NE(status.message.find("missing workers: 0"), std::string::npos) << status.text();
+  many.devices[0]->release();
+  // If worker 1 came before the device, it has contributed, and the late sum is whole.
+  if (outcome(first).ok()) {
+    EXPECT_EQ(many.first(0, tensor), 2);
+  }
+}
+
+TEST(Devices, AProcessThatDiesWhileItsDeviceHasTheSlotIsAnErrorForTheOther) {
+  const std::vector<GroupConfig> configs = configs_for({1, 1});
+  const pid_t child = fork();
+  if (child == 0) {
+    Many many(1);
+    many.devices[0]->hold(kFirstWithData);
+    Cluster cluster({configs[0]});
+    std::future<Status> done = cluster.submit(0, many.collective(0, many.tensor(0, kOneChunk, 1), kOneChunk));
+    while (many.devices[0]->batches() < kFirstWithData) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so that the other is refused its turn
+    raise(SIGKILL);
+  }
+  Many many(1);
+  Cluster cluster({configs[1]});
+  std::future<Status> done = cluster.submit(1, many.collective(0, many.tensor(0, kOneChunk, 1), kOneChunk));
+  const Status status = outcome(done);
+  EXPECT_EQ(status.code, ErrorCode::kWorkerLost) << status.text();
+  waitpid(child, nullptr, 0);
+}
+
 TEST(Devices, HostAndDeviceTensorsOfOneProcessDoNotMix) {
   Many many(1);
   std::vector<float> host(100, 1);

@@ -39,9 +39,9 @@ Status in_batches(std::span<const Run> runs, Queue queue) {
   return {};
 }
 
-template <class Form, class Word, bool stochastic = false>
+template <class Form, class Word, bool stochastic = false, bool adds = false>
 void encode(const EncodeJob& job) {
-  for_each_thread(job, [&](Lane lane) { encode_block<Form, Word, stochastic>(job, lane, HostMemory{}); });
+  for_each_thread(job, [&](Lane lane) { encode_block<Form, Word, stochastic, adds>(job, lane, HostMemory{}); });
 }
 
 template <class Form, class Word, bool divides = false>
@@ -60,7 +60,7 @@ Status block_exponents(Stream, const Format& format, std::span<const ExponentRun
       // First finds every group's largest value. On the GPU the threads of a warp exchange theirs.
       std::vector<std::uint32_t> largest(job.runs.blocks() + kThreads);
       for_each_thread(job, [&](Lane lane) {
-        const std::uint32_t value = begin_exponent<Form>(job, lane, HostMemory{});
+        const std::uint32_t value = begin_exponent<Form, exponents_in_flight(sizeof(typename Form::Element))>(job, lane, HostMemory{});
         if (lane.group < largest.size()) largest[lane.group] = std::max(largest[lane.group], value);
       });
       for_each_thread(job, [&](Lane lane) {
@@ -77,6 +77,17 @@ Status quantize(Stream, const Format& format, std::span<const QuantizeRun> runs,
     if (Status status = plan(format, batch, stochastic, job); !status.ok()) return status;
     return with_encoding(format, stochastic, [&](auto form, auto word, auto at_random) -> Status {
       encode<typename decltype(form)::type, typename decltype(word)::type, at_random.value>(job);
+      return {};
+    });
+  });
+}
+
+Status add_quantized(Stream, const Format& format, std::span<const QuantizeRun> runs) {
+  return in_batches(runs, [&](std::span<const QuantizeRun> batch) -> Status {
+    EncodeJob job;
+    if (Status status = plan_adding(format, batch, job); !status.ok()) return status;
+    return with_form(format.type, [&](auto form) -> Status {
+      encode<typename decltype(form)::type, std::uint32_t, false, true>(job);
       return {};
     });
   });

@@ -69,15 +69,15 @@ class FakeDevice final : public TensorDevice {
     const std::lock_guard guard(mutex_);
     fails_from_ = ticket;
   }
-  // Keeps all batches waiting until release().
-  void hold() {
+  // Keeps all batches waiting until release(), or those from this number on.
+  void hold(std::uint64_t from = 1) {
     const std::lock_guard guard(mutex_);
-    held_ = true;
+    held_from_ = from;
   }
   void release() {
     {
       const std::lock_guard guard(mutex_);
-      held_ = false;
+      held_from_ = kNever;
     }
     changed_.notify_all();
   }
@@ -174,6 +174,7 @@ class FakeDevice final : public TensorDevice {
     const std::size_t count = whole * format.block_size + (task.elements - whole * (format.block_size / words)) * words;
     switch (task.work) {
       case DeviceWork::kEncode:
+      case DeviceWork::kEncodeAdding:
       case DeviceWork::kDecode:
       case DeviceWork::kDecodeKeeping: return numerics::packed_size(count, task.word);
       case DeviceWork::kFlags:
@@ -240,7 +241,7 @@ class FakeDevice final : public TensorDevice {
   void run() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return stopping_ || (!queue_.empty() && !held_); });
+      changed_.wait(lock, [this] { return stopping_ || (!queue_.empty() && done_ + 1 < held_from_); });
       if (queue_.empty()) return;  // stopping, and all batches that were started are done
       Batch batch = std::move(queue_.front());
       queue_.pop_front();
@@ -272,12 +273,13 @@ class FakeDevice final : public TensorDevice {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Batch> queue_;
-  std::uint64_t started_ = 0, done_ = 0, fails_from_ = ~std::uint64_t{0};
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  std::uint64_t started_ = 0, done_ = 0, fails_from_ = kNever, held_from_ = kNever;
   std::size_t most_tasks_ = 0;
   WordsMoved moved_;
   Status disturbed_;
   std::atomic<bool> shares_ = true;
-  bool held_ = false, stopping_ = false;
+  bool stopping_ = false;
   std::thread thread_;
 };
 

@@ -51,6 +51,12 @@ cuda::Format format_of(const DeviceFormat& format, const DeviceTask& task) {
           .shift = task.word == numerics::WireWord::kInt32 ? 0 : format.narrow_shift};
 }
 
+std::vector<cuda::QuantizeRun> contributions(Tasks tasks) {
+  return runs_of<cuda::QuantizeRun>(tasks, [](const DeviceTask& t) {
+    return cuda::QuantizeRun{t.tensor, t.elements, t.exponents, t.words, t.rounding.seed};
+  });
+}
+
 // Queues tasks of one kind. `ahead`: the exponents that the same kernel can find.
 Status queue_one(cuda::Stream stream, const DeviceFormat& all, Tasks tasks, Tasks ahead) {
   using namespace cuda;
@@ -76,12 +82,10 @@ Status queue_one(cuda::Stream stream, const DeviceFormat& all, Tasks tasks, Task
       return non_finite_flags(stream, format, runs);
     }
     case DeviceWork::kFiniteExponents: return block_exponents(stream, format, exponents(tasks), true);
-    case DeviceWork::kEncode: {
-      const auto runs = runs_of<QuantizeRun>(tasks, [](const DeviceTask& t) {
-        return QuantizeRun{t.tensor, t.elements, t.exponents, t.words, t.rounding.seed};
-      });
-      return quantize_and_look_ahead(stream, format, runs, exponents(ahead), tasks.front().rounding.stochastic);
-    }
+    case DeviceWork::kEncode:
+      return quantize_and_look_ahead(stream, format, contributions(tasks), exponents(ahead),
+                                     tasks.front().rounding.stochastic);
+    case DeviceWork::kEncodeAdding: return add_quantized(stream, format, contributions(tasks));
     case DeviceWork::kExponents: return block_exponents(stream, format, exponents(tasks), false);
     case DeviceWork::kClear: {
       Status status;

@@ -1,5 +1,9 @@
 // The endpoint for shared memory. The worker runs the aggregator's step itself, under the slot's lock, and quantizes
 // directly into the slot. So nothing is copied, and only waits go through the kernel.
+//
+// A device contributes in the slot, too. Its worker takes the slot's lock for it, as a turn, and keeps it until the
+// device is done and the pass is counted. A worker never waits for a turn, and whoever has one waits for nothing but its
+// device. So turns always end.
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -34,9 +38,14 @@ class EmbeddedEndpoint final : public Endpoint {
         segment_(Segment::open(member, config)),
         // Results are used in place. A version's words stay until the pass after next begins, and that cannot begin
         // before this worker has sent its next pass.
-        worker_({.shape = member.shape, .timer = {}, .memory = {.results = segment_->words()}, .index = member.worker}),
+        worker_({.shape = member.shape,
+                 .timer = {},
+                 .memory = {.results = segment_->words(),
+                            .take_turn = [this](std::uint16_t slot) { return take_turn(slot); }},
+                 .index = member.worker}),
         spins_(spins_for(member.shape.workers())),
-        in_flight_(member.shape.slots()) {
+        in_flight_(member.shape.slots()),
+        has_turn_(member.shape.slots()) {
     segment_->join(member);
   }
   ~EmbeddedEndpoint() override { segment_->leave(member_.worker); }
@@ -60,6 +69,7 @@ class EmbeddedEndpoint final : public Endpoint {
   Nanoseconds trace_clock() const { return recorder_ ? now() : 0; }
   bool acquire(SharedSlot& slot);
   void release(SharedSlot& slot);
+  Turn take_turn(std::uint16_t index);
   Status contribute(const Pass& pass);
   std::optional<Result> next_result();
   bool take_result();
@@ -72,8 +82,10 @@ class EmbeddedEndpoint final : public Endpoint {
   Worker worker_;
   int spins_;
   std::optional<Pass> blocked_;     // a pass whose slot another worker held for too long
+  std::optional<std::uint16_t> refused_;  // the slot whose turn was another worker's when it was last asked for
   std::vector<Awaited> in_flight_;  // ring, oldest first
   std::size_t head_ = 0, size_ = 0;
+  std::vector<std::uint8_t> has_turn_;  // per slot: whether this worker holds its lock for a device
   Nanoseconds next_check_ = 0;  // when to check the other workers next
   embedded::Interrupt interrupt_;
   Counters counters_;
@@ -94,6 +106,9 @@ Status EmbeddedEndpoint::progress(Nanoseconds wait) {
     if (blocked_) continue;
     if (worker_.awaits_devices()) {
       std::this_thread::yield();
+      if (!refused_ || now() < next_check_) continue;
+      next_check_ = now() + kLivenessPeriod;
+      if (Status status = check_peers(); !status.ok()) return status;
       continue;
     }
     const Nanoseconds waits_since = trace_clock();
@@ -122,9 +137,22 @@ void EmbeddedEndpoint::release(SharedSlot& slot) {
   slot.lock.release();
 }
 
+Turn EmbeddedEndpoint::take_turn(std::uint16_t index) {
+  SharedSlot& slot = segment_->slot(index);
+  if (!slot.lock.try_acquire()) {
+    refused_ = index;
+    return {};
+  }
+  refused_.reset();
+  slot.holder.store(member_.worker, std::memory_order_relaxed);
+  has_turn_[index] = true;
+  const std::uint32_t epoch = worker_.epoch(index);
+  return {segment_->words(index, epoch), slot.state.version(epoch).epoch != epoch};
+}
+
 Status EmbeddedEndpoint::contribute(const Pass& pass) {
   SharedSlot& slot = segment_->slot(pass.slot);
-  if (!acquire(slot)) {
+  if (!std::exchange(has_turn_[pass.slot], false) && !acquire(slot)) {
     blocked_ = pass;
     return check_peers();
   }
@@ -180,14 +208,15 @@ bool EmbeddedEndpoint::take_result() {
 
 std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
   std::vector<std::uint32_t> result;
-  if (size_ == 0 && !blocked_) return result;
-  SharedSlot& slot = segment_->slot(blocked_ ? blocked_->slot : front().slot);
-  if (!acquire(slot)) {
+  if (size_ == 0 && !blocked_ && !refused_) return result;
+  SharedSlot& slot = segment_->slot(blocked_ ? blocked_->slot : size_ > 0 ? front().slot : *refused_);
+  // Does not wait: another worker's turn may last, and this worker's own turns must end meanwhile.
+  if (!slot.lock.try_acquire()) {
     const std::uint32_t holder = slot.holder.load(std::memory_order_relaxed);
     if (holder < member_.shape.workers()) result.push_back(holder);
     return result;
   }
-  if (blocked_) return release(slot), result;  // the slot is free again
+  if (blocked_ || size_ == 0) return release(slot), result;  // the slot is free again
   const WorkerSet seen = slot.state.version(front().epoch).seen;
   release(slot);
   for (std::uint32_t i = 0; i < member_.shape.workers(); ++i) {

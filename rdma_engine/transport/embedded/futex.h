@@ -111,6 +111,11 @@ class Lock {
     }
     return true;
   }
+  // Does not wait.
+  bool try_acquire() {
+    std::uint32_t free = kFree;
+    return word_.compare_exchange_strong(free, kHeld, std::memory_order_acquire);
+  }
   void release() {
     if (word_.exchange(kFree, std::memory_order_release) == kContended) futex_wake_all(word_);
   }
