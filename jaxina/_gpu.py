@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 
+import jax
+
 from jaxina import _native
 
 PLUGINS = "jaxina_plugins"
@@ -25,6 +27,13 @@ def load() -> None:
         if plugin.dist is None or plugin.dist.version != own:
             raise ImportError(f"{_named(plugin)} is not for jaxina {own}: install the same version of both")
         _native.load_gpu_part(str(plugin.load()))
+
+
+def is_used() -> bool:
+    """Whether this process has a GPU whose sums jaxina carries. Does not start JAX's backend."""
+    platforms = jax.config.jax_platforms
+    wanted = not platforms or not {"cuda", "gpu"}.isdisjoint(platforms.split(","))
+    return wanted and bool(_native.gpu_handlers()) and _native.gpu_facts()["gpus"] != "none"
 
 
 def _named(plugin: importlib.metadata.EntryPoint) -> str:

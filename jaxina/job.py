@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from jaxina import _override, _report, _route, _tracing_settings, _watching, config, joining, last_words, records
+from jaxina import _gpu, _override, _report, _route, _tracing_settings, _watching, config, joining, last_words, records
 from jaxina.control import last_run
 from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
 from jaxina.control.topology import JaxTopology
@@ -171,6 +171,7 @@ def init(
     """
     global _current, _incarnation
     configuration = config.resolve(
+        on_gpu=_gpu.is_used(),
         aggregator=aggregator,
         switch=switch,
         servers=servers,

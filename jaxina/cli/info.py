@@ -64,7 +64,9 @@ def _facts() -> dict[str, str]:
 
 def _settings() -> list[dict[str, str]]:
     """Describes every setting: its variable, value and so on. Secret values are not shown."""
-    resolved = config.resolve()
+    from jaxina import _gpu
+
+    resolved = config.resolve(on_gpu=_gpu.is_used())
     return [
         {
             "variable": config.variable(field.name),

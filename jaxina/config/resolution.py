@@ -9,15 +9,18 @@ from typing import Any
 from jaxina._native import MAX_BLOCKS_PER_CHUNK
 from jaxina.config.checks import check_together
 from jaxina.config.kinds import Kind
-from jaxina.config.settings import PREFIX, RING_AND_SWITCH, Configuration, fields, variable
+from jaxina.config.settings import EMBEDDED_ON_GPU, PREFIX, RING_AND_SWITCH, Configuration, fields, variable
 from jaxina.errors import InvalidArgumentError
 
 
-def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Configuration:
+def resolve(
+    environ: Mapping[str, str] | None = None, *, on_gpu: bool = False, **arguments: Any
+) -> Configuration:
     """Resolves the configuration.
 
     Args:
       environ: the environment; None means `os.environ`.
+      on_gpu: whether the process has a GPU.
       **arguments: values of settings, by name. One that is None is not given.
 
     Raises:
@@ -46,7 +49,7 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
                 "environment",
             )
         else:
-            values[name], origins[name] = _default_of(default, values, origins), "default"
+            values[name], origins[name] = _default_of(default, values, origins, on_gpu), "default"
             if name == "blocks_per_chunk":  # the default is for blocks of 256 elements; keep the chunk's size
                 blocks = 256 * values[name] // values["block_size"]
                 values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
@@ -55,13 +58,15 @@ def resolve(environ: Mapping[str, str] | None = None, **arguments: Any) -> Confi
     return configuration
 
 
-def _default_of(default: Any, values: Mapping[str, Any], origins: Mapping[str, str]) -> Any:
+def _default_of(default: Any, values: Mapping[str, Any], origins: Mapping[str, str], on_gpu: bool) -> Any:
     """The default of a setting, given those before it."""
     if not isinstance(default, dict):
         return default
     named = origins["switch"] != "default"
     if values["aggregator"] == "netreduce" and named and RING_AND_SWITCH in default:
         return default[RING_AND_SWITCH]
+    if values["aggregator"] == "embedded" and on_gpu and EMBEDDED_ON_GPU in default:
+        return default[EMBEDDED_ON_GPU]
     return default[values["aggregator"]]
 
 

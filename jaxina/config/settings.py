@@ -30,6 +30,7 @@ ROUNDINGS = ("nearest", "stochastic")
 AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs", "netreduce")
 PREFIX = "JAXINA_"
 RING_AND_SWITCH = "netreduce with a switch"  # a default of netreduce for jobs that name a switch
+EMBEDDED_ON_GPU = "embedded, GPU"  # a default of embedded for processes that have a GPU
 
 
 def _setting(kind: Kind, default: Any, doc: str) -> Any:
@@ -42,7 +43,7 @@ class Configuration:
     """A resolved configuration: one attribute per setting, and where each value came from.
 
     docs/configuration.md describes the settings. A default that is a dict depends on the aggregator, and on whether
-    a switch is named.
+    a switch is named and whether the process has a GPU.
 
     Attributes:
       origins: for each setting "argument", "environment" or "default".
@@ -119,6 +120,7 @@ class Configuration:
             "roce": 16,
             "verbs": 64,
             "netreduce": 28,  # a pass takes 2 (n - 1) steps there
+            EMBEDDED_ON_GPU: 256,  # a GPU takes many chunks at once: docs/performance.md
             RING_AND_SWITCH: 3,  # what is in flight behind a lost packet is sent again: docs/netreduce.md
         },
         "Pool size s: how many chunks of a group may be in flight at once.",
@@ -130,7 +132,16 @@ class Configuration:
     )
     blocks_per_chunk: int = _setting(
         integer(1, MAX_BLOCKS_PER_CHUNK),
-        {"embedded": 32, "direct": 1, "atp": 1, "udp": 1, "roce": 16, "verbs": 16, "netreduce": 16},
+        {
+            "embedded": 32,
+            "direct": 1,
+            "atp": 1,
+            "udp": 1,
+            "roce": 16,
+            "verbs": 16,
+            "netreduce": 16,
+            EMBEDDED_ON_GPU: 63,
+        },
         "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
         "the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
