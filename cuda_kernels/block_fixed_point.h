@@ -102,8 +102,8 @@ Status block_exponents(Stream stream, const Format& format, std::span<const Expo
 
 Status quantize(Stream stream, const Format& format, std::span<const QuantizeRun> runs, bool stochastic);
 
-// Quantizes to words of 32 bits in the host's order, rounded to nearest, and adds them to the words that are there. Fails
-// with kInvalidArgument for other formats.
+// Quantizes to words of 32 bits in the host's order, rounded to nearest, and adds them to the words that are there.
+// Fails with kInvalidArgument for other formats.
 Status add_quantized(Stream stream, const Format& format, std::span<const QuantizeRun> runs);
 
 // Quantizes `now`, the chunks whose exponents came back, and finds the exponents of `next`, the chunks that follow (255

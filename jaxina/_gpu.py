@@ -31,7 +31,7 @@ def load() -> None:
 
 def is_used() -> bool:
     """Whether this process has a GPU whose sums jaxina carries. Does not start JAX's backend."""
-    platforms = jax.config.jax_platforms
+    platforms: str | None = jax.config.jax_platforms  # type: ignore[attr-defined] # has no types
     wanted = not platforms or not {"cuda", "gpu"}.isdisjoint(platforms.split(","))
     return wanted and bool(_native.gpu_handlers()) and _native.gpu_facts()["gpus"] != "none"
 

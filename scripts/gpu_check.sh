@@ -6,7 +6,8 @@
 #   install   an environment with jaxina, on top of PYTHON's
 #   kernels   the kernels' bits, also under compute-sanitizer
 #   jobs      psums of two processes by every aggregator, a worker that dies, and the MNIST example
-#   times     the kernels' bandwidth, psums beside the link's floor, overlap, and examples beside NCCL
+#   times     the kernels' bandwidth, psums beside the link's floor, overlap, and examples beside NCCL; then whether NCCL
+#             would hand sums to a plug-in
 #
 # It needs a GPU with its driver, and JAX with its CUDA plugin in PYTHON's environment. compute-sanitizer is of the CUDA
 # toolkit.
@@ -19,7 +20,7 @@ brought=$PWD/build/gpu-wheels
 venv=$PWD/build/gpu-venv
 logs=$PWD/out/gpu-check
 root=$PWD
-export PATH="$PATH:/usr/local/cuda/bin"
+export PATH="$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin"
 mkdir -p "$logs"
 parts=(install kernels jobs times)
 choose_parts "$@"
@@ -102,17 +103,33 @@ lost_worker() {
   grep "told after" "$logs/lost-worker.out"
 }
 
-mnist() { run -n 2 "$root/examples/mnist/train.py" "$@"; }
+mnist() {
+  run -n 2 "$@" --steps 60 2>&1 | tee "$logs/mnist.out"
+  grep "median step" "$logs/mnist.out"
+}
 
+# 19 million parameters. The batch is of both processes together.
 decoder() {
-  run -n 2 "$root/examples/gpt/train.py" --width 512 --depth 6 --heads 8 --length 256 --batch-size 32 --sample 0 --steps 40 "$@" |
-    tee "$logs/decoder.out"
+  run -n 2 "$@" --width 512 --depth 6 --heads 8 --length 256 --batch-size 32 --sample 0 --steps 25 2>&1 | tee "$logs/decoder.out"
   grep "ms a step" "$logs/decoder.out"
 }
 
+# The times of psums if both processes are clients of one MPS server, so that their kernels run side by side.
+with_mps() {
+  command -v nvidia-cuda-mps-control >/dev/null || { impossible "nvidia-cuda-mps-control is not there"; return; }
+  export CUDA_MPS_PIPE_DIRECTORY=$logs/mps CUDA_MPS_LOG_DIRECTORY=$logs/mps
+  mkdir -p "$logs/mps" && nvidia-cuda-mps-control -d || return
+  local code=0
+  run -n 2 "$@" || code=$?
+  echo quit | nvidia-cuda-mps-control >/dev/null
+  return $code
+}
+
+plug_in() { gpu && "$venv/bin/python" "$root/benchmarks/cuda/collnet/spike.py" --jax --logs "$logs/collnet"; }
+
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
 export JAXINA_LOG=warning                  # so that a program's last line is its result
-export -f machine environment on_gpu sanitizer benchmark run lost_worker mnist decoder gpu impossible gpu_sources
+export -f machine environment on_gpu sanitizer benchmark run lost_worker mnist decoder with_mps plug_in gpu impossible gpu_sources
 export python brought venv logs root
 
 part_install() {
@@ -132,7 +149,7 @@ part_jobs() {
     step "bits-$way" 100 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
   done
   step lost-worker 60 bash -c lost_worker
-  step mnist 120 bash -c 'mnist --collective jaxina --steps 60'
+  step mnist 120 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
   unset CUDA_VISIBLE_DEVICES
   step bits-all-gpus 100 bash -c 'run -n 1 "$root/tests/gpu/psum_on_gpu.py" --several --only-bits'
 }
@@ -140,18 +157,14 @@ part_jobs() {
 part_times() {
   step kernel-benchmark 60 bash -c benchmark
   export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
-  local shape
-  for shape in 8x32 64x32 64x63 256x63; do
-    step "time-$shape" 60 env JAXINA_SLOTS="${shape%x*}" JAXINA_BLOCKS_PER_CHUNK="${shape#*x}" bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
-  done
-  step overlap 100 env XLA_FLAGS="--xla_dump_to=$logs/hlo --xla_dump_hlo_as_text" bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
-  local way
-  for way in jaxina xla; do
-    # NCCL refuses two processes on one GPU unless it is told otherwise.
-    export NCCL_MULTI_RANK_GPU_ENABLE=1
-    step "mnist-$way" 90 bash -c "mnist --collective $way"
-    step "decoder-$way" 120 bash -c "decoder --collective $way"
-  done
+  step psum 60 bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  step psum-mps 60 bash -c 'with_mps "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  step overlap 100 bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
+  step mnist-jaxina 60 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
+  step mnist-nccl 60 bash -c 'mnist "$root/tests/gpu/as_other_host.py" "$root/examples/mnist/train.py" --collective xla'
+  step decoder-jaxina 90 bash -c 'decoder "$root/examples/gpt/train.py" --collective jaxina'
+  step decoder-nccl 90 bash -c 'decoder "$root/tests/gpu/as_other_host.py" "$root/examples/gpt/train.py" --collective xla'
+  step nccl-plug-in 60 bash -c plug_in
 }
 
 for part in "${chosen[@]}"; do "part_$part"; done

@@ -1,6 +1,6 @@
 """Prints those packages of a file that this Python's environment lacks, or has in an older version.
 
-    python scripts/missing_packages.py REQUIREMENTS.txt
+python scripts/missing_packages.py REQUIREMENTS.txt
 """
 
 from __future__ import annotations

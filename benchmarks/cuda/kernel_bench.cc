@@ -168,9 +168,8 @@ class Measurement {
     add_quantize("quantize bfloat16 -> int32", brain, 6 * n + e, narrow_, narrow_exponents_, false);
     add_quantize("quantize bfloat16 -> int8", brain_int8, 3 * n + e, narrow_, narrow_exponents_, false);
     operations_.push_back(
-        {"add quantized float32 to int32", 12 * n + e, [run = quantize_of(x_, exponents_)](cudaStream_t stream) {
-           must(add_quantized(stream, {}, {&run, 1}));
-         }});
+        {"add quantized float32 to int32", 12 * n + e,
+         [run = quantize_of(x_, exponents_)](cudaStream_t stream) { must(add_quantized(stream, {}, {&run, 1})); }});
     const auto add_fused = [&](const char* name, Format format, double bytes) {
       operations_.push_back(
           {name, bytes,

@@ -13,9 +13,7 @@ from jaxina.config.settings import EMBEDDED_ON_GPU, PREFIX, RING_AND_SWITCH, Con
 from jaxina.errors import InvalidArgumentError
 
 
-def resolve(
-    environ: Mapping[str, str] | None = None, *, on_gpu: bool = False, **arguments: Any
-) -> Configuration:
+def resolve(environ: Mapping[str, str] | None = None, *, on_gpu: bool = False, **arguments: Any) -> Configuration:
     """Resolves the configuration.
 
     Args:

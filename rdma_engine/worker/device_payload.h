@@ -40,15 +40,15 @@ struct TransportMemory {
   // transport calls `allocate` only if it can use such memory, and then keeps the memory. Returns false if it cannot.
   // May be null.
   std::function<bool(const std::function<ExportedMemory()>& allocate)> adopt = {};
-  // Takes a turn at the words of the slot's current pass, which are among `results`. Then a device contributes there, in
-  // the processor's place. Never waits. May be null.
+  // Takes a turn at the words of the slot's current pass, which are among `results`. Then a device contributes there,
+  // in the processor's place. Never waits. May be null.
   std::function<Turn(std::uint16_t slot)> take_turn = {};
 };
 
 class DevicePayload {
  public:
-  // `devices` are those of this process, in the order of their contributions. `worker`: this process among the job's. If
-  // the devices cannot reach the transport's memory, staging memory is used instead. Throws Error if staging memory
+  // `devices` are those of this process, in the order of their contributions. `worker`: this process among the job's.
+  // If the devices cannot reach the transport's memory, staging memory is used instead. Throws Error if staging memory
   // cannot be allocated.
   DevicePayload(std::vector<TensorDevice*> devices, const JobShape& shape, std::uint32_t worker,
                 const NarrowRounding& rounding, const TransportMemory& transport);

@@ -25,7 +25,9 @@ def main() -> None:
     psum = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P()))
     ones = np.ones(10_000_000, np.float32)
     x = jax.make_array_from_callback(
-        (mesh.size * ones.size,), NamedSharding(mesh, P("w")), lambda index: ones  # each device's part
+        (mesh.size * ones.size,),
+        NamedSharding(mesh, P("w")),
+        lambda index: ones,  # each device's part
     )
     psum(x).block_until_ready()
     if jax.process_index() == jax.process_count() - 1:

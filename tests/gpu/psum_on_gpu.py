@@ -8,6 +8,7 @@ python tests/gpu/psum_on_gpu.py --several              # the GPUs of one process
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
 import time
 from typing import Any
@@ -143,6 +144,16 @@ def time_psum(mesh: jax.sharding.Mesh, size: int) -> float:
     return statistics.median(times)
 
 
+def profile(mesh: jax.sharding.Mesh, folder: str) -> None:
+    """Writes JAX's profile of three psums in process 0 into `folder`."""
+    psum = summing(mesh)
+    x = placed(np.ones((mesh.size, MEGABYTES * 250_000), np.float32), mesh)
+    psum(x).block_until_ready()
+    with jax.profiler.trace(folder) if jax.process_index() == 0 else contextlib.nullcontext():
+        for _ in range(3):
+            psum(x).block_until_ready()
+
+
 def link(mesh: jax.sharding.Mesh) -> tuple[float, float]:
     """Returns the bytes per second from and to the GPU. Process 0 measures them while the others wait; they get
     zeros."""
@@ -180,13 +191,15 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--only-time", action="store_true")
     what.add_argument("--only-bits", action="store_true")
+    parser.add_argument("--profile", metavar="FOLDER", help="write a profile of process 0, too")
     parser.add_argument("--several", action="store_true", help="several GPUs are required")
     options = parser.parse_args()
     with jaxina.init(strict=True):
         if options.several and jax.local_device_count() == 1:
             print("this process has one GPU, so there is nothing to sum within it")
             return
-        assert jax.default_backend() == "gpu", jax.default_backend()
+        if jax.default_backend() != "gpu":
+            raise SystemExit(f"JAX sees no GPU, but {jax.devices()}")
         mesh = jax.make_mesh((jax.device_count(),), ("w",))
         said = []
         if not options.only_time:
@@ -196,6 +209,8 @@ def main() -> None:
             said.append(f"{compared} sums have the reference's bits")
         if not options.only_bits:
             said.append(times_of(mesh))
+        if options.profile:
+            profile(mesh, options.profile)
         if jax.process_index() == 0:
             print("; ".join(said))
 

@@ -121,7 +121,8 @@ void run_exponents(const ExponentJob& job, std::uint64_t groups, WatchedAccess m
   for (std::uint64_t warp = 0; warp < threads_for(groups, job.log2_lanes); warp += kWarp) {
     std::uint32_t values[kWarp];
     for (std::uint32_t t = 0; t < kWarp; ++t) {
-      values[t] = begin_exponent<Form, exponents_in_flight(sizeof(typename Form::Element))>(job, lane_of(warp + t, job.log2_lanes), memory);
+      values[t] = begin_exponent<Form, exponents_in_flight(sizeof(typename Form::Element))>(
+          job, lane_of(warp + t, job.log2_lanes), memory);
     }
     for (std::uint32_t distance = job.lanes() / 2; distance > 0; distance /= 2) {
       std::uint32_t exchanged[kWarp];

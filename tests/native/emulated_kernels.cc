@@ -60,7 +60,8 @@ Status block_exponents(Stream, const Format& format, std::span<const ExponentRun
       // First finds every group's largest value. On the GPU the threads of a warp exchange theirs.
       std::vector<std::uint32_t> largest(job.runs.blocks() + kThreads);
       for_each_thread(job, [&](Lane lane) {
-        const std::uint32_t value = begin_exponent<Form, exponents_in_flight(sizeof(typename Form::Element))>(job, lane, HostMemory{});
+        const std::uint32_t value =
+            begin_exponent<Form, exponents_in_flight(sizeof(typename Form::Element))>(job, lane, HostMemory{});
         if (lane.group < largest.size()) largest[lane.group] = std::max(largest[lane.group], value);
       });
       for_each_thread(job, [&](Lane lane) {

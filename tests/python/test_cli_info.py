@@ -23,7 +23,7 @@ def info(*arguments, **environment):
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "COLUMNS": "400", **environment},
+        env={**os.environ, "COLUMNS": "600", **environment},
     )
     return done.returncode, done.stdout, done.stderr
 

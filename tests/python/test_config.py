@@ -17,6 +17,13 @@ def test_defaults_depend_on_the_aggregator():
     assert set(embedded.origins.values()) == {"default"}
 
 
+def test_a_gpu_gets_a_larger_pool_in_shared_memory():
+    embedded, udp = config.resolve({}, on_gpu=True), config.resolve({}, on_gpu=True, aggregator="udp")
+    assert (embedded.slots, embedded.blocks_per_chunk) == (256, 63)
+    assert (udp.slots, udp.blocks_per_chunk) == (128, 1)
+    assert config.resolve({}, on_gpu=True, slots=4).slots == 4
+
+
 def test_arguments_beat_the_environment_which_beats_defaults():
     environ = {
         "JAXINA_AGGREGATOR": "udp",

@@ -70,3 +70,23 @@ def test_both_packages_have_one_version():
     assert plugin["version"] == core["version"]
     assert plugin["dependencies"] == [f"jaxina=={core['version']}"]
     assert f"jaxina-cuda13=={core['version']}" in core["optional-dependencies"]["cuda13"]
+
+
+@pytest.mark.parametrize(
+    "gpus,platforms,used",
+    [
+        ("NVIDIA H200 (sm_90)", None, True),
+        ("NVIDIA H200 (sm_90)", "cuda,cpu", True),
+        ("NVIDIA H200 (sm_90)", "cpu", False),
+    ]
+    + [("none", None, False)],
+)
+def test_a_gpu_is_used_if_there_is_one_and_jax_may_use_it(monkeypatch, gpus, platforms, used):
+    monkeypatch.setattr(_native, "gpu_handlers", lambda: {"start": None})
+    monkeypatch.setattr(_native, "gpu_facts", lambda: {"gpus": gpus})
+    monkeypatch.setattr(_gpu.jax, "config", SimpleNamespace(jax_platforms=platforms))
+    assert _gpu.is_used() is used
+
+
+def test_without_the_part_for_gpus_no_gpu_is_used():
+    assert not _gpu.is_used()

@@ -2,8 +2,8 @@
 // directly into the slot. So nothing is copied, and only waits go through the kernel.
 //
 // A device contributes in the slot, too. Its worker takes the slot's lock for it, as a turn, and keeps it until the
-// device is done and the pass is counted. A worker never waits for a turn, and whoever has one waits for nothing but its
-// device. So turns always end.
+// device is done and the pass is counted. A worker never waits for a turn, and whoever has one waits for nothing but
+// its device. So turns always end.
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -81,12 +81,12 @@ class EmbeddedEndpoint final : public Endpoint {
   std::shared_ptr<Segment> segment_;
   Worker worker_;
   int spins_;
-  std::optional<Pass> blocked_;     // a pass whose slot another worker held for too long
+  std::optional<Pass> blocked_;           // a pass whose slot another worker held for too long
   std::optional<std::uint16_t> refused_;  // the slot whose turn was another worker's when it was last asked for
-  std::vector<Awaited> in_flight_;  // ring, oldest first
+  std::vector<Awaited> in_flight_;        // ring, oldest first
   std::size_t head_ = 0, size_ = 0;
   std::vector<std::uint8_t> has_turn_;  // per slot: whether this worker holds its lock for a device
-  Nanoseconds next_check_ = 0;  // when to check the other workers next
+  Nanoseconds next_check_ = 0;          // when to check the other workers next
   embedded::Interrupt interrupt_;
   Counters counters_;
 };
