@@ -210,8 +210,8 @@ std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
   std::vector<std::uint32_t> result;
   if (size_ == 0 && !blocked_ && !refused_) return result;
   SharedSlot& slot = segment_->slot(blocked_ ? blocked_->slot : size_ > 0 ? front().slot : *refused_);
-  // Does not wait: another worker's turn may last, and this worker's own turns must end meanwhile.
-  if (!slot.lock.try_acquire()) {
+  // Does not sleep: another worker's turn may last, and this worker's own turns must end meanwhile.
+  if (!slot.lock.acquire(spins_, 0)) {
     const std::uint32_t holder = slot.holder.load(std::memory_order_relaxed);
     if (holder < member_.shape.workers()) result.push_back(holder);
     return result;
