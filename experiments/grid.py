@@ -28,8 +28,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import experiments.adaptive_shift  # noqa: F401 (it registers compressors that studies may name)
-from experiments import workloads
+from experiments import rates, records, workloads
 from experiments.rates import Search
+from experiments.recorded import Record
 from experiments.records import RESULTS, Setting
 from experiments.workloads import TEST
 from jaxina import compressors
@@ -105,6 +106,20 @@ class Grid:
     def runs(self, entry: Setting, scale: float) -> list[Setting]:
         """Returns the runs of an entry, with this multiple of the workload's rate."""
         return [dataclasses.replace(entry, seed=seed, learning_rate_scale=scale) for seed in range(self.seeds)]
+
+    def recorded(self) -> list[Record]:
+        """Returns the recorded results.
+
+        If a search got more runs and now chooses another rate, the runs with the rate before are left out. As long as a
+        search is not over, all runs stay.
+        """
+        tuned = records.by_id(rates.FILE)
+
+        def counts(record: Record) -> bool:
+            run = Setting(**record["setting"])
+            return bool(self.rates.missing(run, tuned)) or run.learning_rate_scale == self.rates.best(run, tuned)
+
+        return [record for record in records.read(self.file) if counts(record)]
 
     def selected(
         self,

@@ -53,7 +53,7 @@ def recorded_runs(study: Grid, workload: str, workers: int, seed: int) -> dict[s
     """
     part = study.selected([workload], SPECS, [workers])
     wanted = {entry.compressor for entry in part.entries()}
-    groups = grouped([r for r in records.read(study.file) if r["setting"]["seed"] == seed])
+    groups = grouped([r for r in study.recorded() if r["setting"]["seed"] == seed])
     runs = next((found for case, found in groups.items() if case == (workload, workers)), {})
     found = {spec: of[0] for spec, of in runs.items() if spec in wanted}
     if BASELINE not in found:

@@ -33,7 +33,7 @@ from experiments.recorded import (
     grouped,
     largest_loss_difference,
 )
-from experiments.records import Setting, by_id, read
+from experiments.records import Setting, by_id
 
 
 def cell(runs: Sequence[Record]) -> str:
@@ -142,19 +142,22 @@ def _searches(by_compressor: Mapping[str, list[Record]], study: Grid, tuned: Map
         spec: study.rates.scores(Setting(**by_compressor[spec][0]["setting"]), tuned)
         for spec in figures.ordered(by_compressor)
     }
+    open_ = [spec for spec in found if study.rates.missing(Setting(**by_compressor[spec][0]["setting"]), tuned)]
     scales = sorted({scale for scores in found.values() for scale in scores})
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
     lines = [
         (
             f"{outcome['metric']} on the validation split, at multiples of the workload's learning rate. Each multiple "
             f"has {study.rates.seeds} run(s), with seeds that no result uses. The best one is chosen."
+            + (" A dash: the search is not over, and the rate is of one with fewer runs." if open_ else "")
         ),
         "",
         "| compressor | " + " | ".join(f"x {scale:g}" for scale in scales) + " |",
         "|---|" + "---:|" * len(scales),
     ]
     for spec, scores in found.items():
-        cells = [_score(scores[scale]) if scale in scores else "" for scale in scales]
+        shown = {scale: "-" if spec in open_ else _score(score) for scale, score in scores.items()}
+        cells = [shown.get(scale, "") for scale in scales]
         lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
     return lines
 
@@ -205,7 +208,7 @@ def main() -> None:
 
 def summarize(study: Grid) -> None:
     """Writes the tables and figures of a study, if it has results."""
-    file, records = study.file, read(study.file)
+    file, records = study.file, study.recorded()
     if not records:
         print(f"{file} has no runs yet")
         return

@@ -22,7 +22,7 @@ from experiments.grid import DEFAULT, Grid
 from experiments.paper import COUSINS
 from experiments.paper import SPEEDS as PAPERS_SPEEDS
 from experiments.recorded import BASELINE, Case, Groups, final_scores, grouped
-from experiments.records import RESULTS, read
+from experiments.records import RESULTS
 from experiments.ways import OVERLAPS, Costs, Way, fastest, ways
 
 SPEEDS = (1, 10, 100)  # Gbit/s
@@ -187,7 +187,7 @@ def main() -> None:
     study = Grid.read(DEFAULT)
     groups = {
         case: runs
-        for case, runs in grouped(read(study.file)).items()
+        for case, runs in grouped(study.recorded()).items()
         if case.workload in COUSINS and case.workers == study.workers[0] and final_scores(runs.get(BASELINE, []))
     }
     file = RESULTS / "compression_cost.json"

@@ -26,14 +26,13 @@ jax.config.update("jax_num_cpu_devices", 4)  # before anything starts JAX's back
 import jaxina
 from experiments import figures, recorded, workloads
 from experiments.grid import DEFAULT, Grid
-from experiments.records import read
 from experiments.style import line
 from experiments.trainer import Programs, Trainer
 from jaxina import compressors
 
 plt.rcParams["figure.dpi"] = 70
 study = Grid.read(DEFAULT)
-groups = recorded.grouped(read(study.file))
+groups = recorded.grouped(study.recorded())
 for case, runs in groups.items():
     print(f"{case}: {sum(map(len, runs.values()))} runs; cousin of {workloads.kind(case.workload).cousin_of}")
 

@@ -118,6 +118,27 @@ def test_what_is_left_of_a_study_and_how_long_it_takes(study):
     assert known.seconds(other) > known.seconds(run)
 
 
+def test_runs_with_a_rate_that_a_longer_search_gives_up_do_not_count(study):
+    def write(file, setting, score):
+        records.append(file, setting, record_of(setting, score)["outcome"])
+
+    none, _ = study.entries()
+    for setting in study.rates.missing(none, {}):  # rate x 1 is the best of three
+        write(rates.FILE, setting, 0.9 if setting.learning_rate_scale == 1 else 0.5)
+    for run in study.runs(none, 1.0):
+        write(study.file, run, 0.7)
+    assert len(study.recorded()) == 5
+
+    longer = dataclasses.replace(study, rates=Search(scales=(0.25, 0.5, 1.0), seeds=2))
+    assert len(longer.recorded()) == 5  # the search is not over, so nothing is given up
+    while missing := longer.rates.missing(none, records.by_id(rates.FILE)):
+        for setting in missing:  # with the second seed, x 0.5 is better
+            write(rates.FILE, setting, 1.0 if setting.learning_rate_scale == 0.5 else 0.1)
+    assert longer.recorded() == []
+    write(longer.file, longer.runs(none, 0.5)[0], 0.8)
+    assert [run["setting"]["learning_rate_scale"] for run in longer.recorded()] == [0.5]
+
+
 class Interrupted(Exception):
     pass
 
