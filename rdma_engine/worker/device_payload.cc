@@ -178,9 +178,7 @@ void DevicePayload::produce_data(std::size_t slot, const Layout& layout, std::si
 // The processor adds the words of several devices, and unpacks narrow ones, so these are staged.
 bool DevicePayload::takes_turns(const Layout& layout, std::size_t chunk) const {
   if (!take_turn_ || !reads_results_in_place() || devices_.size() > 1) return false;
-  bool whole = true;
-  layout.for_each_block(chunk, [&](const Block& block) { whole = whole && block.word == kWhole; });
-  return whole;
+  return layout.blocks_of(chunk).block()->word == kWhole;  // all words of a chunk have one width
 }
 
 void DevicePayload::mark(const Milestone& milestone) {
