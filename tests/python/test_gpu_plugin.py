@@ -88,5 +88,7 @@ def test_a_gpu_is_used_if_there_is_one_and_jax_may_use_it(monkeypatch, gpus, pla
     assert _gpu.is_used() is used
 
 
-def test_without_the_part_for_gpus_no_gpu_is_used():
+def test_without_the_part_for_gpus_no_gpu_is_used(monkeypatch):
+    monkeypatch.setattr(_native, "gpu_handlers", dict)
+    monkeypatch.setattr(_native, "gpu_facts", lambda: {"gpus": "NVIDIA H200 (sm_90)"})
     assert not _gpu.is_used()
