@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -65,13 +66,16 @@ def between_start_and_done(program: str) -> int | None:
       program: the compiled program as text.
 
     Returns:
-      The number of operations; None if the program has no such calls.
+      The number of operations that do something; None if the program has no such calls.
     """
     lines = program[program.rindex("\nENTRY") :].splitlines()
     places = [
         [i for i, line in enumerate(lines) if f'"jaxina_all_reduce_{call}"' in line] for call in ("start", "done")
     ]
-    return places[1][0] - places[0][0] - 1 if all(places) else None
+    if not all(places):
+        return None
+    between = lines[places[0][0] + 1 : places[1][0]]
+    return sum(re.search(r" (tuple|get-tuple-element|bitcast|parameter|constant)\(", line) is None for line in between)
 
 
 def measure(case: str, repetitions: int, trace: str | None) -> None:
