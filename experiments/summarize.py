@@ -214,10 +214,12 @@ def summarize(study: Grid) -> None:
         return
     text = f"# {file.stem}\n\nWritten by `python -m experiments.summarize`. {made_with(records)}\n\n"
     file.with_suffix(".md").write_text(text + table(records, study, by_id(rates.FILE)))
-    # Figures show differences from float32, so a case without it has none.
-    groups = {case: runs for case, runs in grouped(records).items() if final_scores(runs.get(BASELINE, []))}
+    # Figures show differences from float32: a case without it has none, and one with float32 alone has none either.
+    groups = {
+        case: runs for case, runs in grouped(records).items() if final_scores(runs.get(BASELINE, [])) and len(runs) > 1
+    }
     if not groups:
-        print(f"{file}: no runs of {BASELINE}, so no figures")
+        print(f"{file}: no workload has runs of {BASELINE} and of another compressor, so there are no figures")
         return
     drawn = {}
     for workers in sorted({case.workers for case in groups}):

@@ -130,6 +130,19 @@ def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
     assert f"2 runs, which ended between {found[0]['finished']}" in summarize.made_with(found)
 
 
+def test_a_study_with_float32_alone_has_a_table_and_no_figures(tmp_path, monkeypatch, capsys):
+    from experiments import summarize
+
+    monkeypatch.setattr(grid, "RESULTS", tmp_path)
+    study = grid.Grid(("ncf",), ("none", "topk"), MARGINS, "s", rates=Search(scales=(1.0,)))
+    outcome = run_with([[1, 0.25], [2, 0.5]])["outcome"] | {"metric": "hit rate"}
+    records.append(study.file, dataclasses.replace(SETTING, compressor="none"), outcome)
+    summarize.summarize(study)
+    assert "no figures" in capsys.readouterr().out
+    assert "| `none` | x 1 | 1 | 0.5 |" in study.file.with_suffix(".md").read_text()
+    assert not list(tmp_path.glob("*.png"))
+
+
 def test_mean_and_range_by_hand():
     from experiments.recorded import curve
 
