@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, ScalarFormatter, SymmetricalLogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from experiments import statistics
 from experiments.recorded import (
@@ -53,7 +53,7 @@ PANELS = {
     ),
     "7 bits and more": ("blockfp:bits=7", "blockfp:bits=10", "blockfp:bits=12"),
 }
-_COLUMNS = 5  # of panels beside each other
+_COLUMNS = 5  # of panels beside each other, at most
 _POINTS = 24  # of a curve of losses
 # The order of compressors in the figures.
 ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
@@ -125,10 +125,15 @@ def metric_over_steps(case: Case, by_compressor: dict[str, list[Record]], margin
     return figure
 
 
+def _bands_and_columns(panels: int) -> tuple[int, int]:
+    """Returns in how many bands of how many columns so many panels stand, with few places left empty."""
+    bands = math.ceil(panels / _COLUMNS)
+    return bands, math.ceil(panels / bands)
+
+
 def block_fixed_point(groups: Groups) -> Figure:
     """The paper's figures 2 and 11: training loss in block fixed point beside that in float32."""
-    columns = min(len(groups), _COLUMNS)
-    bands = math.ceil(len(groups) / columns)
+    bands, columns = _bands_and_columns(len(groups))
     figure, rows = plt.subplots(
         2 * bands, columns, figsize=(max(3.4 * columns, 7), 5.6 * bands), layout="constrained", squeeze=False
     )
@@ -174,8 +179,7 @@ def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
     """
     found = ordered(spec for by_compressor in groups.values() for spec in by_compressor)
     specs = [spec for spec in found if spec != BASELINE]
-    columns = min(len(groups), _COLUMNS)
-    bands = math.ceil(len(groups) / columns)
+    bands, columns = _bands_and_columns(len(groups))
     figure, panels = plt.subplots(
         bands,
         columns,
@@ -240,8 +244,10 @@ def _symmetric_log(axes: Axes, which: str, linear: float) -> None:
 
 
 def readable_log_scale(axes: Axes) -> None:
-    """A logarithmic y axis whose labels are plain numbers."""
+    """A logarithmic y axis whose labels are plain numbers. Call it when all is drawn."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-    axes.yaxis.set_major_formatter(ScalarFormatter())
+    low, high = axes.get_ylim()
+    # Less than a factor of three has one or two of a logarithmic scale's places only.
+    axes.yaxis.set_major_locator(MaxNLocator(5) if high < 3 * low else LogLocator(subs=(1, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())

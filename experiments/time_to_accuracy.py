@@ -135,7 +135,7 @@ _TITLES = {
     "paper": "The paper's sizes, our core's cost for each element",
     "paper, free": "The paper's sizes, compression free of cost",
 }
-_SHORT = {"small": "as trained here", "paper": "the paper's size, our cost", "paper, free": "the paper's size, no cost"}
+_SHORT = {"small": "as trained here", "paper": "paper's size, our cost", "paper, free": "paper's size, no cost"}
 
 
 def plot(all_ways: AllWays, file: Path) -> None:
