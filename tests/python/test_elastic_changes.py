@@ -24,7 +24,8 @@ from jaxina.elastic.roster import Roster
 from jaxina.errors import JaxinaError
 
 LASTS = 4.0  # seconds, and longer until there were enough changes
-PATIENCE = 60.0  # seconds: a busy machine lets a team stand still for a while
+# Seconds. On a busy machine a newcomer's call for the state sometimes hangs until its deadline, the timeout of 20 s.
+PATIENCE = 60.0
 ENOUGH = 20  # changes: with fewer the test shows little
 MEMBERS = 3
 
