@@ -28,6 +28,9 @@ OF_SERVER = (
 OF_CLIENT = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),  # a connection of our own, which fails and recovers by itself
+    # gRPC repeats a call by itself if its connection closes before the server saw it. If connections close often, such
+    # a call sometimes never ends, whatever its deadline (grpcio 1.76 to 1.85).
+    ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
