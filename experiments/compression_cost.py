@@ -160,8 +160,7 @@ def encoded(compressor: Compressor, gradient: Any, workers: int) -> list[Any]:
 
 def decoded(compressor: Compressor, payloads: list[Any], gradient: Any, workers: int) -> list[jax.Array]:
     def leaf(payload: Any, x: jax.Array) -> jax.Array:
-        context = _context(compressor, x, workers, 0)
-        return jax.vmap(lambda one: compressor.decode(one, context))(payload).sum(axis=0)
+        return compressor.decode_all(payload, _context(compressor, x, workers, 0))
 
     return [leaf(payload, x) for payload, x in zip(payloads, jax.tree.leaves(gradient), strict=True)]
 

@@ -119,6 +119,35 @@ class Algorithm(abc.ABC):
         """Decodes what `aggregate` returned, to float32 of `context.shape`: as `decode`, unless overridden."""
         return self.decode(total, context)
 
+    def add_decoded(self, total: jax.Array, payload: Arrays, context: Context) -> jax.Array:
+        """Adds one worker's decoded payload to a sum: as `decode` and a sum, unless overridden by what costs less.
+
+        Args:
+          total: float32, of `context.shape`.
+          payload: a worker's, for `kind` GATHER.
+          context: the leaf's.
+        """
+        return total + self.decode(payload, context)
+
+    def decode_all(self, payloads: Arrays, context: Context) -> jax.Array:
+        """Decodes and sums the payloads of all workers, for `kind` GATHER, to float32 of `context.shape`.
+
+        It goes from worker to worker, so that it needs memory for one decoded array and not for n.
+
+        Args:
+          payloads: arrays [n, ...] by name.
+          context: the leaf's.
+        """
+
+        def of(worker: jax.Array | int) -> Arrays:
+            return {name: array[worker] for name, array in payloads.items()}
+
+        def add(worker: jax.Array, total: jax.Array) -> jax.Array:
+            return self.add_decoded(total, of(worker), context)
+
+        (workers,) = {len(array) for array in payloads.values()}
+        return jax.lax.fori_loop(1, workers, add, self.decode(of(0), context))
+
     def mean(self, total: jax.Array, workers: int) -> jax.Array:
         """Makes the result of a leaf from the sum of the decoded payloads: its mean, unless overridden."""
         return total / workers

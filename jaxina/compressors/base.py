@@ -203,7 +203,7 @@ class Compressor(Algorithm):
         if self.kind == SUM:
             total = self.decode_sum(answer, context)
         else:
-            total = jax.vmap(lambda one: self.decode(one, context))(answer).sum(axis=0)
+            total = self.decode_all(answer, context)
         if self.error_feedback:
             next_state = self.remember(x - self.decode(payload, context), next_state)
         return self.mean(total, context.workers), next_state

@@ -48,6 +48,9 @@ class TopK(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
+    def add_decoded(self, total: jax.Array, payload: Arrays, context: Context) -> jax.Array:
+        return added(total, payload)
+
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats(), "indices": integers(0, context.size - 1)}
 
@@ -87,6 +90,9 @@ class Threshold(Compressor):
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         return scattered(payload, context)
 
+    def add_decoded(self, total: jax.Array, payload: Arrays, context: Context) -> jax.Array:
+        return added(total, payload)
+
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
 
@@ -123,8 +129,12 @@ def selected(flat: jax.Array, chosen: jax.Array, most: int) -> Arrays:
 
 def scattered(payload: Arrays, context: Context) -> jax.Array:
     """Puts values at their indices, and zeros elsewhere. It adds, so that padding (0 at index 0) changes nothing."""
-    flat = jnp.zeros(context.size, jnp.float32).at[payload["indices"]].add(payload["values"])
-    return flat.reshape(context.shape)
+    return added(jnp.zeros(context.shape, jnp.float32), payload)
+
+
+def added(total: jax.Array, payload: Arrays) -> jax.Array:
+    """Adds values at their indices to an array of any shape."""
+    return total.reshape(-1).at[payload["indices"]].add(payload["values"]).reshape(total.shape)
 
 
 def counted_fields(context: Context) -> Mapping[str, Field]:

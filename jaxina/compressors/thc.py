@@ -76,8 +76,12 @@ class THC(Compressor):
         relative = rows_of(x, self._length(context.size)) / jnp.where(bound > 0, bound, 1)
         rotated = rotate(relative * self._signs(context))
         position = jnp.clip(rotated, -1, 1) * (self.grid / 2)
-        table = jnp.array(best_table(self.bits, self.grid), jnp.float32)
-        below = jnp.clip(jnp.searchsorted(table, position, side="right") - 1, 0, table.size - 2)
+        entries = best_table(self.bits, self.grid)
+        table = jnp.array(entries, jnp.float32)
+        # The table's entries are points of the grid, so the last point before a position tells the entry before it.
+        points = np.arange(-self.grid // 2, self.grid // 2 + 1)
+        before = np.minimum(np.searchsorted(entries, points, side="right") - 1, table.size - 2)
+        below = jnp.array(before)[jnp.floor(position).astype(jnp.int32) + self.grid // 2]
         share = (position - table[below]) / (table[below + 1] - table[below])
         chosen = below + (jax.random.uniform(context.private_key, share.shape) < share)
         return {"positions": table[chosen].astype(jnp.int32)}, state
