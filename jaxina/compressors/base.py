@@ -200,10 +200,7 @@ class Compressor(Algorithm):
         payload, next_state = self.encode(x, state, context)
         aggregate = functools.partial(self.aggregate, context=context)
         answer = yield Message(self.kind, payload, self.fields(context, False), self.fields(context, True), aggregate)
-        if self.kind == SUM:
-            total = self.decode_sum(answer, context)
-        else:
-            total = self.decode_all(answer, context)
+        total = self.decode_sum(answer, context) if self.kind == SUM else self.decode_all(answer, context)
         if self.error_feedback:
             next_state = self.remember(x - self.decode(payload, context), next_state)
         return self.mean(total, context.workers), next_state

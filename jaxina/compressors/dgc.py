@@ -8,16 +8,16 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
+from jaxina.compressors.base import Arrays, Context, Promise
 from jaxina.compressors.packing import COUNT, Field
-from jaxina.compressors.sparse import check_ratio, counted_fields, kept, largest, scattered
+from jaxina.compressors.sparse import Sparse, check_ratio, counted_fields, kept, largest
 from jaxina.errors import InvalidArgumentError
 
 _WARM_UP_RATIO = 0.25  # of the first stage, as in the paper; each further stage sends a quarter of the one before
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DGC(Compressor):
+class DGC(Sparse):
     """Deep gradient compression: momentum correction, accumulation, Top-k, momentum factor masking, and a warm-up.
 
     ``u = momentum u + x`` and ``v = v + u``. The k elements of v with the largest magnitude are sent; there u and v
@@ -45,7 +45,6 @@ class DGC(Compressor):
         note="It replaces the optimizer's momentum. Local gradient clipping is left to the user: put "
         "`optax.clip_by_global_norm` before it.",
     )
-    kind = GATHER
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,9 +71,6 @@ class DGC(Compressor):
             "momentum": jnp.where(sent, 0, velocity),
             "unsent": jnp.where(sent, 0, unsent),
         }
-
-    def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        return scattered(payload, context)
 
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)

@@ -15,7 +15,20 @@ from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TopK(Compressor):
+class Sparse(Compressor):
+    """A compressor whose payload has some of the elements, as "values", and their "indices"."""
+
+    kind = GATHER
+
+    def decode(self, payload: Arrays, context: Context) -> jax.Array:
+        return scattered(payload, context)
+
+    def add_decoded(self, total: jax.Array, payload: Arrays, context: Context) -> jax.Array:
+        return added(total, payload)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopK(Sparse):
     """Top-k: sends the elements of largest magnitude, and their indices.
 
     Of d elements it sends k = max(1, ceil(ratio d)).
@@ -36,7 +49,6 @@ class TopK(Compressor):
         error_feedback="on",
         note="Indices differ between workers, so values do not sum in an aggregator. An index takes log2 d bits.",
     )
-    kind = GATHER
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,18 +57,12 @@ class TopK(Compressor):
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         return largest(x.reshape(-1), kept(self.ratio, context.size)), state
 
-    def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        return scattered(payload, context)
-
-    def add_decoded(self, total: jax.Array, payload: Arrays, context: Context) -> jax.Array:
-        return added(total, payload)
-
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return {"values": floats(), "indices": integers(0, context.size - 1)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Threshold(Compressor):
+class Threshold(Sparse):
     """Sends all elements with a magnitude of at least `tau`, and their indices.
 
     Source: Strom, Interspeech 2015. That paper sends only the sign of each element and takes tau for its magnitude;
@@ -76,7 +82,6 @@ class Threshold(Compressor):
         note="How much is sent varies with the gradients. Inside XLA the arrays have room for all elements. Without "
         "error feedback, an array whose values are all below tau would never be sent.",
     )
-    kind = GATHER
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,12 +91,6 @@ class Threshold(Compressor):
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         flat = x.reshape(-1)
         return selected(flat, jnp.abs(flat) >= self.tau, context.size), state
-
-    def decode(self, payload: Arrays, context: Context) -> jax.Array:
-        return scattered(payload, context)
-
-    def add_decoded(self, total: jax.Array, payload: Arrays, context: Context) -> jax.Array:
-        return added(total, payload)
 
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)
