@@ -93,6 +93,10 @@ later step in which it is sent.
 `optax.tree_map_params` makes its shardings from those of the parameters. Leaves of one shape are computed as one, which
 saves time to compile (`python -m experiments.compilation_cost`).
 
+**What is gathered** is decoded and summed worker by worker: no array for each worker is in memory. Top-k and the other
+sparse compressors add their elements to the sum, so more workers cost them little
+(`python -m experiments.compression_cost` times 4 workers).
+
 """
 
 _PARTITIONED = """\
