@@ -10,6 +10,7 @@ from typing import Any
 from jaxina.config import Configuration
 from jaxina.control.client import JobGrant, SwitchClient
 from jaxina.control.connector import Group
+from jaxina.control.message_stream import LEAVE
 from jaxina.control.rendezvous import Agreement
 from jaxina.control.servers import WorkerServer
 from jaxina.control.session import LEFT_GRACE, Session
@@ -152,7 +153,7 @@ class JobSessions:
             session.announce_leave(code, message, until_all_left=group in staying)
         deadline = time.monotonic() + LEFT_GRACE
         for group, session in sessions.items():
-            session.close(max(0.0, deadline - time.monotonic()) if group in staying else None)
+            session.close(max(0.0, deadline - time.monotonic()) if group in staying else LEAVE)
 
 
 def check_alive(processes: Sequence[int], ended: set[int]) -> None:

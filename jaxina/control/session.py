@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-
-import grpc
 
 from jaxina.control import control_pb2 as pb
 from jaxina.control import limits
+from jaxina.control.message_stream import LEAVE, MessageStream
 from jaxina.control.servers import WorkerServer
-from jaxina.control.typed_status import error_from
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
 _log = logging.getLogger(__name__)
@@ -25,7 +22,6 @@ _log = logging.getLogger(__name__)
 # A worker leaves when it has all its results. The others then get theirs within a retransmission or two. A sum that is
 # still pending after this time needs the worker that left, and would never finish.
 LEFT_GRACE = 10.0  # seconds
-_LEAVE_TIMEOUT = 2.0
 
 
 def has_left(ranks: Iterable[int]) -> str:
@@ -79,25 +75,28 @@ class Session:
         self._gone = gone
         self._at_worker = at_worker
         self._left: set[int] = set()
-        self._every = heartbeat_timeout / 4
-        self._statistics = statistics
         self._aborted = aborted
-        self._outgoing: queue.SimpleQueue[pb.WorkerMessage] = queue.SimpleQueue()
         join = pb.Join(job=job, secret=secret, ranks=ranks, host=socket.gethostname(), pid=os.getpid())
         if server is not None:
             join.server.CopyFrom(pb.WorkerServer(**dataclasses.asdict(server)))
-        self._outgoing.put(pb.WorkerMessage(join=join))
         self._joined = threading.Event()
         self._ready = threading.Event()  # all workers have joined, or the session has failed
         self._error: JaxinaError | None = None
         self._leaving = False
         self._left_timer: threading.Timer | None = None
-        self._call = stream(self._requests(), metadata=metadata, wait_for_ready=at_worker is None)
-        self._thread = threading.Thread(target=self._receive, name=f"jaxina-session-{job}", daemon=True)
-        self._thread.start()
+        self._stream = MessageStream(
+            stream,
+            pb.WorkerMessage(join=join),
+            metadata,
+            gone,
+            wait_for_ready=at_worker is None,
+            heartbeat=lambda: pb.WorkerMessage(heartbeat=pb.Heartbeat(statistics=statistics())),
+            every=heartbeat_timeout / 4,
+        )
+        self._stream.read_by(self._receive, f"jaxina-session-{job}")
         if not self._joined.wait(timeout):
             self._fail(gone(f"no answer to the join within {timeout:g} s"))
-            self._call.cancel()
+            self._stream.cancel()
         if self._error is not None:
             raise self._error
 
@@ -134,31 +133,20 @@ class Session:
         if self._left_timer is not None:
             self._left_timer.cancel()
         why = pb.Leave(code=code, message=message[: limits.MAX_TEXT], until_all_left=until_all_left)
-        self._outgoing.put(pb.WorkerMessage(leave=why))
+        self._stream.say(pb.WorkerMessage(leave=why))
+        self._stream.finish()
 
-    def close(self, timeout: float | None = None) -> None:
-        """Waits for the end of the stream, and ends it after `timeout` seconds if need be (None: after a few)."""
-        self._thread.join(_LEAVE_TIMEOUT if timeout is None else timeout)
-        self._call.cancel()
-        self._thread.join(_LEAVE_TIMEOUT)
-
-    def _requests(self) -> Iterator[pb.WorkerMessage]:
-        while True:
-            try:
-                message = self._outgoing.get(timeout=self._every)
-            except queue.Empty:
-                message = pb.WorkerMessage(heartbeat=pb.Heartbeat(statistics=self._statistics()))
-            yield message
-            if message.WhichOneof("kind") == "leave":
-                return
+    def close(self, timeout: float = LEAVE) -> None:
+        """Waits for the end of the stream, and ends it after `timeout` seconds if need be."""
+        self._stream.close(timeout)
 
     def _receive(self) -> None:
         try:
-            for message in self._call:
+            for message in self._stream:
                 self._handle(message)
             self._end(self._gone("it closed the session, so it was probably stopped"))
-        except grpc.RpcError as error:
-            self._end(error_from(error, self._gone))
+        except JaxinaError as error:
+            self._end(error)
 
     def _handle(self, message: pb.SwitchMessage) -> None:
         kind = message.WhichOneof("kind")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import grpc
-
 from jaxina.control import grpc_options, limits
+from jaxina.control.message_stream import MessageStream
 from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
-from jaxina.control.typed_status import error_from
 from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
-_LEAVE = 2.0  # seconds
 _BEATS = 4  # heartbeats in the time after which silence is a death
 _FIRST_BEAT = 1.0  # seconds until the first heartbeat, when the keeper has not yet said how often
 
@@ -56,29 +53,25 @@ class Attendance:
         self._changed = threading.Condition()
         self._next: pb.Formed | None = None
         self._incoming: queue.SimpleQueue[pb.KeeperMessage | JaxinaError] = queue.SimpleQueue()
-        self._outgoing: queue.SimpleQueue[pb.MemberMessage] = queue.SimpleQueue()
-        self._every = _FIRST_BEAT
         self._leaving = False
         self._channel = grpc_options.channel(address, tls)
-        self._say(join=join)
-        stub = elastic_pb2_grpc.KeeperStub(self._channel)
-        self._call: Any = stub.Attend(self._requests(), metadata=metadata_of(token), wait_for_ready=True)
-        in_time = threading.Timer(timeout, self._call.cancel)
-        in_time.start()
+        self._stream = MessageStream(
+            elastic_pb2_grpc.KeeperStub(self._channel).Attend,
+            pb.MemberMessage(join=join),
+            metadata_of(token),
+            lambda why: why_refused(address, tls) or _unreachable(address, why),
+            heartbeat=lambda: pb.MemberMessage(heartbeat=pb.Heartbeat()),
+            every=_FIRST_BEAT,
+        )
         try:
-            first = next(self._call)
-        except grpc.RpcError as error:
-            late = error.code() is grpc.StatusCode.CANCELLED
+            first = self._stream.first(timeout)
+        except JaxinaError:
             self._channel.close()
-            if late:
-                raise (why_refused(address, tls) or _unreachable(address, f"no answer within {timeout:g} s")) from None
-            raise error_from(error, lambda why: _unreachable(address, why)) from None
-        finally:
-            in_time.cancel()
+            raise
         self.number: int = first.joined.number
-        self._every = first.joined.heartbeat_timeout_s / _BEATS
-        self._thread = threading.Thread(target=self._receive, name="jaxina-attendance", daemon=True)
-        self._thread.start()
+        self._stream.gone = lambda why: _lost(address, why)
+        self._stream.every = first.joined.heartbeat_timeout_s / _BEATS
+        self._stream.read_by(self._receive, "jaxina-attendance")
 
     # ---- what this member says
 
@@ -104,9 +97,8 @@ class Attendance:
         elif error is not None:
             code, message = "WORKER_LOST", f"{type(error).__name__}: {error}"
         self._say(leave=pb.Leave(code=code, message=message[: limits.MAX_TEXT]))
-        self._thread.join(_LEAVE)
-        self._call.cancel()
-        self._thread.join(_LEAVE)
+        self._stream.finish()
+        self._stream.close()
         self._channel.close()
 
     # ---- what the keeper says
@@ -172,7 +164,7 @@ class Attendance:
     def _receive(self) -> None:
         error: JaxinaError | None = None
         try:
-            for message in self._call:
+            for message in self._stream:
                 kind = message.WhichOneof("kind")
                 if kind == "ended":
                     error = from_code(message.ended.code, message.ended.message)
@@ -182,8 +174,8 @@ class Attendance:
                 elif kind == "stopped":
                     self._is_over(message.stopped.generation, message.stopped.code, message.stopped.message)
                 self._incoming.put(message)
-        except grpc.RpcError as broken:
-            error = error_from(broken, lambda why: _lost(self._address, why))
+        except JaxinaError as broken:
+            error = broken
         if self._leaving:
             return
         error = error or _lost(self._address, "it closed the connection")
@@ -197,18 +189,8 @@ class Attendance:
                 self._changed.notify_all()
             self._stop(code, message)
 
-    def _requests(self) -> Iterator[pb.MemberMessage]:
-        while True:
-            try:
-                message = self._outgoing.get(timeout=self._every)
-            except queue.Empty:
-                message = pb.MemberMessage(heartbeat=pb.Heartbeat())
-            yield message
-            if message.WhichOneof("kind") == "leave":
-                return
-
     def _say(self, **message: Any) -> None:
-        self._outgoing.put(pb.MemberMessage(**message))
+        self._stream.say(pb.MemberMessage(**message))
 
 
 def _unreachable(address: str, why: str) -> SwitchUnreachableError:

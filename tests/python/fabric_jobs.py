@@ -28,7 +28,7 @@ def update_of(rank: int, count: int, elements: int = ELEMENTS) -> np.ndarray:
 def kill(host: Client | ModelServer) -> None:
     """Does to the others what the death of the host's process would: all its connections break, and nothing is said."""
     host._session._leaving = True  # nobody is left who could be told
-    host._session._call.cancel()
+    host._session._stream.cancel()
     host._receiver.close()
     host._deliveries.close()
 

@@ -1,16 +1,22 @@
-"""Calls to a server that goes away while they begin: each ends at once, with a typed error."""
+"""Calls to a server that goes away while they begin, or says nothing: each ends in time, with a typed error."""
 
+import concurrent.futures
+import contextlib
 import random
 import socket
 import struct
 import threading
 import time
 
+import grpc
 import pytest
 
 from jaxina.control.client import SwitchClient
-from jaxina.elastic import elastic_pb2, peer
+from jaxina.elastic import elastic_pb2, elastic_pb2_grpc, peer
+from jaxina.elastic.attendance import Attendance
 from jaxina.errors import SwitchUnreachableError, WorkerLostError
+from jaxina.fabric.service import fabric_pb2, fabric_pb2_grpc
+from jaxina.fabric.service.session import FabricSession
 
 SETTINGS, GOAWAY = 4, 7  # HTTP/2's types of frames
 ACKNOWLEDGED = 1
@@ -39,11 +45,8 @@ class LeavingServer:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection:
-                try:
-                    self._leave(connection)
-                except OSError:
-                    pass  # the caller was faster
+            with connection, contextlib.suppress(OSError):  # the caller may be faster
+                self._leave(connection)
 
     def _leave(self, connection):
         connection.sendall(frame(SETTINGS))
@@ -70,7 +73,7 @@ def ask_a_member(address):
     peer.fetch(elastic_pb2.Formed(generation=1, members=[member]), 0.0, DEADLINE, None, None)
 
 
-@pytest.mark.parametrize(("ask", "error"), [(ask_a_switch, SwitchUnreachableError), (ask_a_member, WorkerLostError)])
+@pytest.mark.parametrize("ask, error", [(ask_a_switch, SwitchUnreachableError), (ask_a_member, WorkerLostError)])
 def test_no_call_outlasts_a_server_that_leaves(ask, error):
     ended = []
 
@@ -89,3 +92,59 @@ def test_no_call_outlasts_a_server_that_leaves(ask, error):
         for caller in callers:
             caller.join(max(0.0, until - time.monotonic()))
         assert len(ended) == CALLERS * CALLS
+
+
+class Silent(elastic_pb2_grpc.KeeperServicer, fabric_pb2_grpc.FabricServicer):
+    """Takes members, and says nothing to them: for ever, or until it ends their stream."""
+
+    def __init__(self, ends):
+        self.over = threading.Event()
+        if ends:
+            self.over.set()
+
+    def Attend(self, requests, context):
+        self.over.wait(ENOUGH)
+        return iter(())
+
+    Session = Attend
+
+
+@contextlib.contextmanager
+def silent_service(ends):
+    service = Silent(ends)
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    elastic_pb2_grpc.add_KeeperServicer_to_server(service, server)
+    fabric_pb2_grpc.add_FabricServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        service.over.set()
+        server.stop(None).wait()
+
+
+def attend(address, timeout):
+    Attendance(address, elastic_pb2.Join(), timeout, None, None, lambda *why: None)
+
+
+def join_a_fabric(address, timeout):
+    FabricSession(address, fabric_pb2.Join(), timeout, None, None)
+
+
+@pytest.mark.parametrize("take_part", [attend, join_a_fabric])
+def test_a_service_that_says_nothing_is_not_waited_for(take_part):
+    with silent_service(ends=False) as address:
+        began = time.monotonic()
+        with pytest.raises(SwitchUnreachableError, match=r"no answer within 0\.5 s"):
+            take_part(address, 0.5)
+        assert time.monotonic() - began < DEADLINE
+
+
+@pytest.mark.parametrize("take_part", [attend, join_a_fabric])
+def test_a_service_that_ends_the_stream_at_once_is_told_of(take_part):
+    with (
+        silent_service(ends=True) as address,
+        pytest.raises(SwitchUnreachableError, match="it closed the connection"),
+    ):
+        take_part(address, ENOUGH)

@@ -286,7 +286,7 @@ def test_too_long_a_message_ends_its_own_job_only(client):
     first, second = Worker(client, grant, 0), Worker(client, grant, 1)
     other = Worker(client, others, 0)
     flood = pb.Heartbeat(statistics={f"name{number}": 2**60 for number in range(2000)})
-    second.session._outgoing.put(pb.WorkerMessage(heartbeat=flood))
+    second.session._stream.say(pb.WorkerMessage(heartbeat=flood))
     assert first.engine.aborted.wait(2)
     assert re.search(r"worker 1 .* sent a message of \d+ bytes", first.engine.aborts[0][2])
     assert second.engine.aborted.wait(2) and not other.engine.aborts

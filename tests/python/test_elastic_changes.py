@@ -37,7 +37,7 @@ class Attendance(attendance_module.Attendance):
         made.value = self
 
     def cut_off(self) -> None:
-        self._call.cancel()
+        self._stream.cancel()
 
 
 made = threading.local()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import queue
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import grpc
 
 from jaxina.control import grpc_options
+from jaxina.control.message_stream import MessageStream
 from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from
@@ -19,8 +17,6 @@ from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service import fabric_pb2_grpc
 
 _log = logging.getLogger(__name__)
-
-_LEAVE = 2.0  # seconds
 
 
 def unreachable(address: str, why: str) -> SwitchUnreachableError:
@@ -57,26 +53,18 @@ class FabricSession:
         self.error: JaxinaError | None = None
         self._address = address
         self._leaving = False
-        self._outgoing: queue.SimpleQueue[pb.HostMessage | None] = queue.SimpleQueue()
-        self._gone = _without_answer(address, tls)
         self._channel = grpc_options.channel(address, tls)
-        stub = fabric_pb2_grpc.FabricStub(self._channel)
-        self.say(join=join)
-        self._call: Any = stub.Session(self._requests(), metadata=metadata_of(token), wait_for_ready=True)
-        self._thread: threading.Thread | None = None
-        in_time = threading.Timer(timeout, self._call.cancel)
-        in_time.start()
+        self._stream = MessageStream(
+            fabric_pb2_grpc.FabricStub(self._channel).Session,
+            pb.HostMessage(join=join),
+            metadata_of(token),
+            _without_answer(address, tls),
+        )
         try:
-            first = next(self._call)
-        except grpc.RpcError as error:
-            late = error.code() is grpc.StatusCode.CANCELLED
+            self.joined: pb.Joined = self._stream.first(timeout).joined
+        except JaxinaError:
             self._stop()
-            if late:
-                raise self._gone(f"no answer within {timeout:g} s") from None
-            raise error_from(error, self._gone) from None
-        finally:
-            in_time.cancel()
-        self.joined: pb.Joined = first.joined
+            raise
 
     def listen(self, handle: Callable[[pb.SchedulerMessage], None], ended: Callable[[JaxinaError], None]) -> None:
         """Handles messages from now on.
@@ -89,13 +77,11 @@ class FabricSession:
         def receive() -> None:
             error: JaxinaError = unreachable(self._address, "it closed the session, so it was probably stopped")
             try:
-                for message in self._call:
+                for message in self._stream:
                     if message.WhichOneof("kind") == "end":
                         error = from_code(message.end.code, message.end.message)
                         break
                     handle(message)
-            except grpc.RpcError as broken:
-                error = error_from(broken, self._gone)
             except JaxinaError as wrong:
                 error = wrong
             except Exception as wrong:  # a host that cannot follow must not go on
@@ -104,33 +90,24 @@ class FabricSession:
             if not self._leaving:
                 self.error = error
                 ended(error)
-            self._call.cancel()
+            self._stream.cancel()
 
-        self._thread = threading.Thread(target=receive, name="jaxina-fabric-session", daemon=True)
-        self._thread.start()
+        self._stream.read_by(receive, "jaxina-fabric-session")
 
     def say(self, **message: object) -> None:
         """Sends a message. Any thread may."""
-        self._outgoing.put(pb.HostMessage(**message))  # type: ignore[arg-type]
+        self._stream.say(pb.HostMessage(**message))  # type: ignore[arg-type]
 
     def leave(self) -> None:
         """Leaves the job, within a few seconds. Not from a thread of the session."""
         self._leaving = True
         self.say(leave=pb.Leave())
-        if self._thread is not None:
-            self._thread.join(_LEAVE)
         self._stop()
 
     def _stop(self) -> None:
-        self._outgoing.put(None)
-        self._call.cancel()
-        if self._thread is not None:
-            self._thread.join(_LEAVE)
+        self._stream.finish()
+        self._stream.close()
         self._channel.close()
-
-    def _requests(self) -> Iterator[pb.HostMessage]:
-        while (message := self._outgoing.get()) is not None:
-            yield message
 
 
 def ask_status(address: str, timeout: float, token: str | None, tls: Tls | None) -> pb.StatusReply:
