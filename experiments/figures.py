@@ -204,7 +204,7 @@ def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
                 axes.errorbar([away.mean()], [row], xerr=[half], fmt="|", color=line(0)["color"], markersize=12)
         _symmetric_log(axes, "x", 1)
         axes.set(
-            title=f"{case.workload}, {outcome['metric']}\n{case.workers} workers, {_seeds(by_compressor)}",
+            title=f"{case.workload}, {case.workers} w., {_seeds(by_compressor)}\n{outcome['metric']}",
             xlabel=f"margins of {margin:g}; right is better",
         )
         axes.grid(alpha=0.3)
