@@ -28,7 +28,7 @@ def payloads_and_context(compressor):
 
 
 @pytest.mark.parametrize("name", GATHERING)
-def test_all_payloads_are_summed_in_the_order_of_workers(name):
+def test_the_payloads_of_all_workers_are_summed(name):
     compressor = compressors.get(name)
     payloads, context = payloads_and_context(compressor)
     expected = np.zeros(SIZE, np.float32)
