@@ -18,6 +18,7 @@ from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.data_plane import DataPlane, EncryptingPlane, QueuePairs
+from jaxina.control.first_message import first_message
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import (
     Aborted,
@@ -136,8 +137,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._calls.take(address, self._clock())
                 inside.enter_context(self._sessions.one_more(address))
                 with self._waiting.one_more(address):
-                    first = await self._first(requests)
-                session = self._join(first)
+                    first = await first_message(requests, "kind", {"join"}, "a session begins with a Join")
+                session = self._join(first.join)
             except JaxinaError as error:
                 _log.debug("join refused: %s", error)
                 await refuse(context, error)
@@ -206,7 +207,13 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 self._calls.take(address, self._clock())
                 inside.enter_context(self._assists.one_more(address))
                 with self._waiting.one_more(address):
-                    request = await self._first_assist(requests)
+                    request = await first_message(
+                        requests,
+                        "role",
+                        {"combine", "serve", "rack"},
+                        "a request for assistance begins with a role, in a message",
+                        limits.MAX_ASSIST_BYTES,
+                    )
                 self._membership.check_open()
                 reply = inside.enter_context(self._assisted.assist(request, address))
             except JaxinaError as error:
@@ -284,30 +291,6 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                 "reads in packets. Use `jaxina switch` on a host, or leave JAXINA_ENCRYPTION out in all processes"
             )
         return self._data_plane
-
-    async def _first_assist(self, requests: AsyncIterator[pb.AssistRequest]) -> pb.AssistRequest:
-        try:
-            request = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
-        except (StopAsyncIteration, TimeoutError):
-            request = pb.AssistRequest()
-        if request.WhichOneof("role") is None or request.ByteSize() > limits.MAX_ASSIST_BYTES:
-            raise InvalidArgumentError(
-                f"a request for assistance has a role and at most {limits.MAX_ASSIST_BYTES} bytes, and comes within "
-                f"{limits.JOIN_WITHIN:g} s"
-            )
-        return request
-
-    async def _first(self, requests: AsyncIterator[pb.WorkerMessage]) -> pb.Join:
-        try:
-            message = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
-        except (StopAsyncIteration, TimeoutError):
-            message = pb.WorkerMessage()
-        if message.WhichOneof("kind") != "join" or message.ByteSize() > limits.MAX_SESSION_BYTES:
-            raise InvalidArgumentError(
-                f"a session begins with a Join of at most {limits.MAX_SESSION_BYTES} bytes, within "
-                f"{limits.JOIN_WITHIN:g} s"
-            )
-        return message.join
 
     def _join(self, join: pb.Join) -> JobSession:
         server = None

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from jaxina.control import grpc_options, limits
+from jaxina.control.first_message import first_message
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, OpenLimit
 from jaxina.control.service_thread import ServiceThread
@@ -25,7 +26,7 @@ from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
 from jaxina.elastic.membership import error_of
 from jaxina.elastic.roster import Phase, Roster
-from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError
+from jaxina.errors import JaxinaError, SwitchUnreachableError
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class KeeperService(elastic_pb2_grpc.KeeperServicer):
                 self._calls.take(address, time.monotonic())
                 inside.enter_context(self._sessions.one_more(address))
                 with self._waiting.one_more(address):
-                    join = await self._first(requests)
-                member = self.roster.join(join, time.monotonic())
+                    first = await first_message(requests, "kind", {"join"}, "a membership begins with a Join")
+                member = self.roster.join(first.join, time.monotonic())
             except JaxinaError as error:
                 _log.info("refused: %s", error)
                 await refuse(context, error)
@@ -97,18 +98,6 @@ class KeeperService(elastic_pb2_grpc.KeeperServicer):
         self._deliver()
 
     # ---- inside
-
-    async def _first(self, requests: AsyncIterator[pb.MemberMessage]) -> pb.Join:
-        try:
-            message = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
-        except (StopAsyncIteration, TimeoutError):
-            message = pb.MemberMessage()
-        if message.WhichOneof("kind") != "join" or message.ByteSize() > limits.MAX_SESSION_BYTES:
-            raise InvalidArgumentError(
-                f"a membership begins with a Join of at most {limits.MAX_SESSION_BYTES} bytes, within "
-                f"{limits.JOIN_WITHIN:g} s"
-            )
-        return message.join
 
     async def _read(self, number: int, requests: AsyncIterator[pb.MemberMessage]) -> None:
         """Reads a member's messages until it leaves. A stream that ends without Leave means a lost member."""

@@ -162,7 +162,7 @@ def test_servers_with_different_threads_are_refused(switches, helpers):
         (serving(groups=[[0, 1]] * 256), InvalidArgumentError, "at most 255 groups"),
         (serving(switches=[("x", 1)]), InvalidArgumentError, "not a numeric address"),
         (serving(switches=[("10.0.0.1", 1)] * 4097), InvalidArgumentError, "at most 4096"),
-        (request(), InvalidArgumentError, "has a role"),
+        (request(), InvalidArgumentError, "begins with a role"),
     ],
 )
 def test_bad_requests_are_refused(switches, asked, error, message):

@@ -13,7 +13,8 @@ from typing import Any
 import grpc
 
 from jaxina.config import split_address
-from jaxina.control import grpc_options, limits
+from jaxina.control import grpc_options
+from jaxina.control.first_message import first_message
 from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
@@ -53,7 +54,8 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
         self, requests: AsyncIterator[pb.HostMessage], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.SchedulerMessage]:
         try:
-            host = self._join(await self._first(requests))
+            first = await first_message(requests, "kind", {"join"}, "a session begins with a Join")
+            host = self._join(first.join)
         except JaxinaError as error:
             await refuse(context, error)
         outbox = self._outboxes[host.number]
@@ -93,20 +95,11 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
             outbox.put_nowait(pb.SchedulerMessage(end=pb.End(code=error.code, message=error.message)))
             outbox.put_nowait(None)
 
-    async def _first(self, requests: AsyncIterator[pb.HostMessage]) -> pb.Join:
+    def _join(self, join: pb.Join) -> Host:
         try:
-            message = await asyncio.wait_for(anext(aiter(requests)), limits.JOIN_WITHIN)
-        except (TimeoutError, StopAsyncIteration):
-            raise InvalidArgumentError("a session begins with Join") from None
-        if message.WhichOneof("kind") != "join":
-            raise InvalidArgumentError("a session begins with Join")
-        try:
-            split_address(message.join.address)
+            split_address(join.address)
         except ValueError as error:
             raise InvalidArgumentError(f"a host's address for frames: {error}") from None
-        return message.join
-
-    def _join(self, join: pb.Join) -> Host:
         host = self.job.join(join, time.monotonic_ns())
         self._outboxes[host.number] = asyncio.Queue()
         _log.info("%s has joined, at %s", host.name, host.address)
