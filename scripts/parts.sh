@@ -13,8 +13,28 @@ part() { # NAME COMMAND...; fails if the command does
   return $code
 }
 
+# `beside NAME COMMAND...` starts a part that others run beside, because it waits for much of its time. `joined` waits for
+# it, prints what it printed, and fails if it failed; without such a part it does nothing. One runs at a time.
+beside_process=
+
+beside() {
+  beside_output=$(mktemp)
+  part "$@" >"$beside_output" 2>&1 &
+  beside_process=$!
+}
+
+joined() {
+  local code=0
+  [ -n "$beside_process" ] || return 0
+  wait "$beside_process" || code=$?
+  beside_process=
+  cat "$beside_output"
+  rm "$beside_output"
+  return $code
+}
+
 parts_table() {
-  awk -F '\t' 'BEGIN { printf "%-32s %8s %14s\n", "part", "seconds", "processor s" }
-    { printf "%-32s %8d %14d\n", $1, $2, $3; seconds += $2; processor += $3 }
-    END { printf "%-32s %8d %14d\n", "all", seconds, processor }' "$PARTS"
+  awk -F '\t' -v all="$SECONDS" 'BEGIN { printf "%-32s %8s %14s\n", "part", "seconds", "processor s" }
+    { printf "%-32s %8d %14d\n", $1, $2, $3; processor += $3 }
+    END { printf "%-32s %8d %14d\n", "all, some beside others", all, processor }' "$PARTS"
 }
