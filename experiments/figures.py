@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -32,7 +32,8 @@ from experiments.recorded import (
 )
 from experiments.style import line
 
-# The compressors of each panel: so few that each has a colour of its own.
+# The compressors of each panel: so few that each has a colour of its own. One that two panels name stands where more of
+# the study's others are.
 PANELS = {
     "summed as block fixed point": ("int32", "int16", "int8", "int8:stochastic"),
     "quantized": ("qsgd", "qsgd:levels=256", "terngrad", "thc", "efsignsgd"),
@@ -51,19 +52,18 @@ PANELS = {
         "blockfp:bits=6",
         "blockfp:bits=6:block=32",
     ),
-    "7 bits and more": ("blockfp:bits=7", "blockfp:bits=10", "blockfp:bits=12"),
+    "7 bits and more": ("blockfp:bits=7", "blockfp:bits=8", "blockfp:bits=10", "blockfp:bits=12"),
 }
 _COLUMNS = 5  # of panels beside each other, at most
 _POINTS = 24  # of a curve of losses
-# The order of compressors in the figures.
-ORDER = [BASELINE, *(spec for specs in PANELS.values() for spec in specs)]
+KNOWN = [BASELINE, *dict.fromkeys(spec for specs in PANELS.values() for spec in specs)]
 
 
 def name(spec: str) -> str:
     """Returns the compressor's name for readers."""
     bits = re.fullmatch(r"blockfp:bits=(\d+)(?::block=(\d+))?", spec)
-    if bits and bits[1] != "8":
-        return f"{bits[1]} bits" + (f", blocks of {bits[2]}" if bits[2] else "")
+    if bits:
+        return f"{bits[1]} bits, head-room" + (f", blocks of {bits[2]}" if bits[2] else "")
     return {
         "none": "float32",
         "qsgd": "QSGD, 64 levels",
@@ -83,7 +83,6 @@ def name(spec: str) -> str:
         "int16:stochastic+ef": "int16, stochastic, error feedback",
         "adaptive8": "8 bits, adaptive shift",
         "adaptive8:stochastic": "8 bits, adaptive shift, stochastic",
-        "blockfp:bits=8": "8 bits, head-room",
         "blockfp:bits=8:stochastic": "8 bits, head-room, stochastic",
     }.get(spec, spec)
 
@@ -96,8 +95,7 @@ def metric_over_steps(case: Case, by_compressor: dict[str, list[Record]], margin
     """
     outcome = next(iter(by_compressor.values()))[0]["outcome"]
     baseline = by_compressor[BASELINE]
-    known = {title: [spec for spec in specs if spec in by_compressor] for title, specs in PANELS.items()}
-    kinds = known | {"others": [spec for spec in ordered(by_compressor) if spec not in ORDER]}
+    kinds = _panels(by_compressor) | {"others": [spec for spec in ordered(by_compressor) if spec not in KNOWN]}
     kinds = {title: specs for title, specs in kinds.items() if specs}
     figure, (panels,) = plt.subplots(
         1, 1 + len(kinds), figsize=(3.7 * (1 + len(kinds)), 4.6), layout="constrained", squeeze=False
@@ -216,12 +214,21 @@ def finals(groups: Groups, margins: Mapping[str, float]) -> Figure:
 
 
 def ordered(specs: Iterable[str]) -> list[str]:
-    """Returns the different specs in the order of the figures. Those without a place there come last, 4 before 12."""
+    """Returns the different specs in the order of the panels. Those without a panel come last, 4 before 12."""
     numbers = {
         spec: [(p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", spec)] for spec in specs
     }
-    places = {spec: place for place, spec in enumerate(ORDER)}
-    return sorted(numbers, key=lambda spec: (places.get(spec, len(ORDER)), numbers[spec]))
+    order = [BASELINE, *(spec for panel in _panels(numbers).values() for spec in panel)]
+    places = {spec: place for place, spec in enumerate(order)}
+    return sorted(numbers, key=lambda spec: (places.get(spec, len(order)), numbers[spec]))
+
+
+def _panels(specs: Container[str]) -> dict[str, list[str]]:
+    """Returns which of the specs each panel shows."""
+    present = {title: [spec for spec in named if spec in specs] for title, named in PANELS.items()}
+    fullest = sorted(present, key=lambda title: -len(present[title]))
+    place = {spec: title for title in reversed(fullest) for spec in present[title]}
+    return {title: [spec for spec in found if place[spec] == title] for title, found in present.items()}
 
 
 def _banded(axes: Axes, label: str, x: Any, mean: Any, low: Any, high: Any, style: dict[str, Any]) -> None:

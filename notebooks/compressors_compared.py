@@ -82,7 +82,7 @@ for axes, (case, by_compressor) in zip(panels, groups.items()):
             continue
         share = runs[0]["outcome"]["received"] / baseline[0]["outcome"]["received"]
         away = np.mean(differences) / unit
-        style = line(figures.ORDER.index(spec))
+        style = line(figures.KNOWN.index(spec))
         axes.plot(share, away, style["marker"], color=style["color"], markersize=7, label=figures.name(spec))
     axes.axhspan(-1, 1, color="grey", alpha=0.2)
     axes.set(title=str(case), xlabel="received, share of float32", xscale="log")

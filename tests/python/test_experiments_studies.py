@@ -291,6 +291,10 @@ def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own
     from experiments.style import line
 
     assert figures.ordered(["z:12", "z:4", "int8", "none", "z:10"]) == ["none", "int8", "z:4", "z:10", "z:12"]
+    bits = [f"blockfp:bits={bits}" for bits in (4, 5, 7, 8, 10, 12)]
+    assert figures.ordered(reversed(bits)) == bits
+    eight = ["int8", "adaptive8", "adaptive8:stochastic", "blockfp:bits=8", "blockfp:bits=8:stochastic"]
+    assert figures.ordered(reversed(eight)) == eight
     for specs in figures.PANELS.values():
         assert len({line(1 + number)["color"] for number in range(len(specs))} - {line(0)["color"]}) == len(specs)
         assert len({figures.name(spec) for spec in specs}) == len(specs)
