@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 
 STAMP  := $(VENV)/.installed
 # Python modules are installed in place. Editing one needs no new installation, but adding one does; so MODULES lists
-# them.
+# them. Each make writes a new list of its own, since several may run at once.
 NATIVE := pyproject.toml $(shell find . -path ./build -prune -o -path './.*' -prune -o \
             \( -name CMakeLists.txt -o -name '*.cmake' -o -name '*.cc' -o -name '*.cu' -o -name '*.h' -o -name '*.proto' \) -print)
 MODULES := build/modules.list
@@ -84,5 +84,4 @@ $(STAMP): $(NATIVE) $(MODULES) scripts/setup.sh scripts/system_packages.sh
 
 $(MODULES): FORCE
 	@mkdir -p build
-	@find jaxina p4/controller -name '*.py' | sort > $@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@new=$@.$$$$; find jaxina p4/controller -name '*.py' | sort > $$new; cmp -s $$new $@ && rm $$new || mv $$new $@
