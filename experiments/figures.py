@@ -53,6 +53,7 @@ PANELS = {
         "blockfp:bits=6:block=32",
     ),
     "7 bits and more": ("blockfp:bits=7", "blockfp:bits=8", "blockfp:bits=10", "blockfp:bits=12"),
+    "other momentum": ("dgc", "dgc:momentum=0.0", "dgc:ratio=1.0:momentum=0.0"),
 }
 _COLUMNS = 5  # of panels beside each other, at most
 _POINTS = 24  # of a curve of losses
@@ -75,6 +76,9 @@ def name(spec: str) -> str:
         "topk-ef": "Top-1 %, no error feedback",
         "topk": "Top-1 %, error feedback",
         "powersgd": "PowerSGD, rank 4",
+        "dgc": "DGC, 1 %",
+        "dgc:momentum=0.0": "Top-1 %, error feedback, no momentum",
+        "dgc:ratio=1.0:momentum=0.0": "float32, no momentum",
         "int8:stochastic": "int8, stochastic",
         "int8+ef": "int8, error feedback",
         "int8:stochastic+ef": "int8, stochastic, error feedback",
