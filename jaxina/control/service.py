@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 _EXPIRE_EVERY = 0.1  # seconds
 _STALLED = 1.0  # seconds
 _DIED = "died: its session broke off"
+_ROLES = frozenset(field.name for field in pb.AssistRequest.DESCRIPTOR.oneofs_by_name["role"].fields)
 
 
 def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -210,7 +211,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                     request = await first_message(
                         requests,
                         "role",
-                        {"combine", "serve", "rack"},
+                        _ROLES,
                         "a request for assistance begins with a role, in a message",
                         limits.MAX_ASSIST_BYTES,
                     )
