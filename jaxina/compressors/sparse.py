@@ -111,7 +111,12 @@ def kept(ratio: float, size: int) -> int:
 
 
 def largest(flat: jax.Array, k: int) -> Arrays:
-    """Picks the k elements of largest magnitude; among equal ones those with lower indices."""
+    """Picks the k elements of largest magnitude, the largest first; among equal ones those with lower indices first.
+
+    All elements, where k is their number, come in the order of their indices: nothing has to be sorted then.
+    """
+    if k == flat.size:
+        return {"values": flat, "indices": jnp.arange(k, dtype=jnp.int32)}
     _, indices = jax.lax.top_k(jnp.abs(flat), k)
     return {"values": flat[indices], "indices": indices.astype(jnp.int32)}
 
