@@ -79,6 +79,10 @@ class Search:
         """Returns the mean score of each multiple that was tried, NaN where a run diverged or is missing."""
         return {scale: self._score(run, found, scale) for scale in self._tried(run, found)}
 
+    def settings(self, run: Setting, found: Mapping[str, dict[str, Any]]) -> dict[float, list[Setting]]:
+        """Returns the runs of each multiple that was tried."""
+        return {scale: self._settings(run, scale) for scale in self._tried(run, found)}
+
     def _tried(self, run: Setting, found: Mapping[str, dict[str, Any]]) -> list[float]:
         """Returns the multiples that are to be tried, as far as the records show. They rise."""
         scales = list(self.scales)

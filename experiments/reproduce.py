@@ -28,7 +28,14 @@ from experiments import durations, grid, records
 from experiments.durations import Durations
 from experiments.grid import Grid
 
-CONFIGS = ("convergence", "narrow_words", "training_breaks", "momentum")  # in the order in which they run
+CONFIGS = (  # in the order in which they run
+    "convergence",
+    "sixteen_workers",
+    "transformers",
+    "narrow_words",
+    "training_breaks",
+    "momentum",
+)
 
 # What needs no grid. Each takes minutes, the races hours.
 ANALYSES = {

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import sensitivity
-from experiments.grid import DEFAULT, Grid
+from experiments.grid import DEFAULT, TRANSFORMERS, Grid
 from experiments.paper import COUSINS
 from experiments.paper import SPEEDS as PAPERS_SPEEDS
 from experiments.recorded import BASELINE, Case, Groups, final_scores, grouped
@@ -184,10 +184,10 @@ SHOWN = (BASELINE, "int32", "int8", "qsgd", "thc", "topk:ratio=0.1-ef", "topk", 
 
 
 def main() -> None:
-    study = Grid.read(DEFAULT)
+    study, transformers = Grid.read(DEFAULT), Grid.read(TRANSFORMERS)
     groups = {
         case: runs
-        for case, runs in grouped(study.recorded()).items()
+        for case, runs in grouped([*study.recorded(), *transformers.recorded()]).items()
         if case.workload in COUSINS and case.workers == study.workers[0] and final_scores(runs.get(BASELINE, []))
     }
     file = RESULTS / "compression_cost.json"

@@ -7,12 +7,13 @@ import dataclasses
 import math
 import types
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import convergence, durations, grid, rates, records, reproduce
+from experiments import convergence, durations, grid, rates, records, reproduce, search_noise
 from experiments.rates import Search
 from experiments.records import Setting
 from experiments.trainer import Outcome
@@ -180,3 +181,30 @@ def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, mo
 
 def test_times_for_people():
     assert [reproduce.duration(s) for s in (4.4, 61, 3600, 90061)] == ["4 s", "1 min", "1 h 0 min", "25 h 1 min"]
+
+
+def test_what_fewer_runs_of_a_search_cost():
+    scores = {0.5: np.array([4.0, 0.0, 0.0]), 1.0: np.array([1.0, 2.0, 3.0]), 2.0: np.array([-math.inf, 9.0, 9.0])}
+    assert [search_noise.picked(scores, runs) for runs in (1, 2, 3)] == [0.5, 0.5, 1.0]
+    assert [search_noise.lost(scores, runs) for runs in (1, 2, 3)] == [pytest.approx(2 / 3), pytest.approx(2 / 3), 0]
+    assert search_noise.lost({1.0: np.array([-math.inf, 1.0])}, 1) == 0
+
+
+def test_only_searches_with_the_most_runs_are_asked(monkeypatch):
+    few, many = Search(seeds=1), Search(seeds=2)
+    study = grid.Grid(("ncf",), ("topk",), {"ncf": 0.5}, "x", rates=many, steps=100)
+    other = dataclasses.replace(study, compressors=("none",), rates=few)
+    found = {}
+    for part in (study, other):
+        for entry in part.entries():
+            while missing := part.rates.missing(entry, found):
+                found |= {run.id: record_of(run, -abs(run.learning_rate_scale - 1) + run.seed) for run in missing}
+    monkeypatch.setattr(grid.Grid, "read", lambda file: {"a": study, "b": other, "c": study}[file])
+    monkeypatch.setattr(search_noise, "CONFIGS", types.SimpleNamespace(glob=lambda pattern: ["a", "b", "c"]))
+    monkeypatch.setattr(records, "by_id", lambda file: found)
+    (scores,) = search_noise.searches()
+    assert {scale: list(every) for scale, every in scores.items()} == {
+        0.5: [199.0, 201.0],
+        1.0: [200.0, 202.0],
+        2.0: [198.0, 200.0],
+    }
