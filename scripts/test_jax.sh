@@ -48,8 +48,9 @@ for file in tests/python/test_*.py; do
 done
 if [ "$version" = newest ] && [ "$extent" != all ]; then
   # These start processes that hardly meet JAX, or take long for the little of JAX that others do not use.
-  seldom='/test_(atp_|cli_|clusters|doctor|metrics|compressors_(bytes|edges|promises|wire)|examples_(recovery|vision)|experiments_|fabric_|launcher)'
-  seldom+='|/test_(notebooks|paper_figures|plan|trace|transparent_switch)'
+  seldom='/test_(atp_|certify|cli_|clusters|compressors_(bytes|edges|narrow|promises|wire)|doctor|elastic|encryption)'
+  seldom+='|/test_(examples_(elastic|gpt|recovery|unequal_links|vision)|experiments_|fabric_|launcher|metrics|narrow_words)'
+  seldom+='|/test_(notebooks|paper_figures|partitioned_benchmark|plan|ring_of_machines|trace|transparent_switch)'
   mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")
 elif [ "$version" != newest ]; then
   # The private names come first: if one of them has changed, that is why the others fail.

@@ -160,6 +160,7 @@ def test_a_switch_that_is_killed_and_started_again_changes_no_bit(switches, tmp_
     assert eventually(lambda: not switch.is_helping(), 10)
 
 
+@pytest.mark.nightly
 def test_switches_of_racks_that_are_killed_and_started_again_change_no_bit(racks, tmp_path):
     core, left, right = racks
     expected = digest_without_switches(tmp_path / "direct", 4)

@@ -16,10 +16,10 @@ REPETITIONS = 6
 @pytest.mark.parametrize(
     "processes, devices, aggregator",
     [
-        (2, 1, "embedded"),
+        pytest.param(2, 1, "embedded", marks=pytest.mark.nightly),
         (4, 1, "embedded"),
         (2, 2, "embedded"),
-        (2, 1, "udp"),
+        pytest.param(2, 1, "udp", marks=pytest.mark.nightly),
         (4, 1, "udp"),
         (2, 1, "roce"),
     ],

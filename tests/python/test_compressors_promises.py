@@ -36,7 +36,7 @@ NEXT_TO_THE_LARGEST = np.float32([0.9999999, -0.9999, 0.999, -0.99, 0.97, -0.9, 
 """Relative to the power of two above the block's largest magnitude."""
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("workers", [1, 4, 16])
 @pytest.mark.parametrize("spec", ["blockfp:8:stochastic", "blockfp:8:stochastic:paper", "blockfp:6:stochastic"])
 def test_block_fixed_point_is_unbiased_next_to_the_largest_value(spec, workers):
     """With a power of two of workers, the power of two as the scale would leave such values no word."""

@@ -36,6 +36,7 @@ def train(file: Path, *options: str, workers: int = 0) -> dict[str, Any]:
     return {**json.loads(file.read_text()), "out": out}
 
 
+@pytest.mark.nightly  # examples/mnist and examples/gpt are trained so in each run of CI
 def test_two_workers_train_as_one_process_with_two_devices_would(tmp_path: Path) -> None:
     by_jaxina = train(tmp_path / "jaxina.json", "--collective", "jaxina", workers=2)
     by_xla = train(tmp_path / "xla.json", "--devices", "2")
