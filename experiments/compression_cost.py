@@ -62,10 +62,7 @@ def main() -> None:
         compressors.spec_of(compressor): compression(compressor, gradient, workers)
         for compressor in track(chosen, "compiling compressors")
     }
-    differentiations = {
-        name: differentiation(name, workers)
-        for name in track(list(COUSINS), "compiling gradients")
-    }
+    differentiations = {name: differentiation(name, workers) for name in track(list(COUSINS), "compiling gradients")}
     job = jaxina.init(aggregator="embedded")
     carried = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
     document = {

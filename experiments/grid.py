@@ -141,7 +141,11 @@ class Grid:
             workers=tuple(count for count in self.workers if not workers or count in workers),
         )
         if not (part.workloads and part.compressors and part.workers):
-            raise InvalidArgumentError(f"the study {self.results} has no runs of {workload_names} {specs} {workers}")
+            asked = " ".join(map(str, (*workload_names, *specs, *workers)))
+            raise InvalidArgumentError(
+                f"the study {self.results} has no runs of {asked}. It has the workloads {', '.join(self.workloads)}, "
+                f"and {', '.join(map(str, self.workers))} workers. Other studies are in {CONFIGS}"
+            )
         return part
 
     def _entry(self, workload: str, spec: str, workers: int) -> Setting:

@@ -1,6 +1,7 @@
 """Times a few steps of float32 on a workload, for the estimates of `experiments.reproduce`.
 
-    python -m experiments.probe decoder --workers 16
+    python -m experiments.probe clickthrough
+    python -m experiments.probe decoder --config experiments/configs/transformers.toml
 
 A line of results/probes.jsonl says what a step and what the rest of the run took.
 """
@@ -11,6 +12,7 @@ import argparse
 import dataclasses
 import functools
 import time
+from pathlib import Path
 
 import jax
 
@@ -26,11 +28,12 @@ from jaxina import compressors
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload", choices=workloads.names())
+    parser.add_argument("--config", type=Path, default=DEFAULT, help="the file of a study that has the workload")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--size", choices=["small", "large"], default="small")
     options = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", options.workers)
-    study = dataclasses.replace(Grid.read(DEFAULT), size=options.size, workers=(options.workers,))
+    study = dataclasses.replace(Grid.read(options.config), size=options.size, workers=(options.workers,))
     (entry,) = study.selected([options.workload], [BASELINE]).entries()
     setting = durations.probe_of(entry)
     for package in packages.ALL:

@@ -18,7 +18,7 @@ import dataclasses
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -92,32 +92,36 @@ def analyses(commands: Mapping[str, str]) -> Iterator[Stage]:
         yield Stage(name, command, "" if before else "not made", 0.0 if before else taken, recorded=True)
 
 
-def studies(size: str, console: Console, probing: bool) -> Iterator[Stage]:
-    """Yields a stage for each workload and number of workers of each study."""
+def studies(size: str, console: Console, probing: bool, is_asked: Callable[[str], bool]) -> Iterator[Stage]:
+    """Yields a stage for each workload and number of workers of each study, if its name is asked for."""
     for name in CONFIGS:
         whole = dataclasses.replace(grid.Grid.read(grid.CONFIGS / f"{name}.toml"), size=size)
         for workers in whole.workers:
             for workload in whole.workloads:
+                title = f"{name}: {workload}, {workers} workers"
+                if not is_asked(title):
+                    continue
                 part = whole.selected([workload], workers=[workers])
                 missing = durations.left(part)
                 command = f"convergence --config experiments/configs/{name}.toml --workload {workload}"
                 command += f" --workers {workers} --size {size}"
                 seconds = 0.0
                 if missing:
-                    known = _known(part, console, probing)
+                    known = _known(name, part, console, probing)
                     place = durations.place_of(missing[0])
                     seconds = sum(map(known.seconds, missing)) if known.knows(place) else None
                 words = f"{len(missing)} runs" if missing else ""
-                yield Stage(f"{name}: {workload}, {workers} workers", command, words, seconds)
+                yield Stage(title, command, words, seconds)
 
 
-def _known(part: Grid, console: Console, probing: bool) -> Durations:
+def _known(name: str, part: Grid, console: Console, probing: bool) -> Durations:
     """Returns the durations of recorded runs, and probes a workload that has none."""
     entry = part.entries()[0]
     known = durations.recorded(part)
     if probing and not known.knows(durations.place_of(entry)):
         console.print(f"timing {entry.workload}, {entry.workers} workers", style="dim")
-        _call(f"probe {entry.workload} --workers {entry.workers} --size {entry.size}")
+        config = f"experiments/configs/{name}.toml"
+        _call(f"probe {entry.workload} --config {config} --workers {entry.workers} --size {entry.size}")
         known = durations.recorded(part)
     return known
 
@@ -175,13 +179,13 @@ def main() -> None:
     parser.add_argument("--no-probes", action="store_true", help="time no steps of workloads that were never run")
     options = parser.parse_args()
     console = Console()
-    found = [*analyses(ANALYSES), *studies(options.size, console, not options.no_probes)]
+
+    def is_asked(name: str) -> bool:
+        return not options.only or any(text in name for text in options.only)
+
+    found = [*analyses(ANALYSES), *studies(options.size, console, not options.no_probes, is_asked)]
     last = list(analyses(MEASUREMENTS))
-    chosen = {
-        stage.name: stage
-        for stage in (*found, *last)
-        if not options.only or any(text in stage.name for text in options.only)
-    }
+    chosen = {stage.name: stage for stage in (*found, *last) if is_asked(stage.name)}
     show(chosen.values(), console)
     if options.plan:
         return

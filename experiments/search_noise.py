@@ -1,6 +1,6 @@
 """How many runs does a search for a learning rate need? Asks the recorded searches: python -m experiments.search_noise
 
-For each search that is over, it takes only the first 1, 2, ... runs of each multiple, and looks whether their mean picks
+For each search that is over, it takes only the first 1, 2, ... runs of each multiple. It looks whether their mean picks
 another multiple than the mean of all runs, and how much worse that one is by the mean of all runs.
 """
 
@@ -60,7 +60,9 @@ def _score(outcome: dict, margin: float) -> float:
 def main() -> None:
     known = list(searches())
     most = max(every.size for scores in known for every in scores.values())
-    table = Table("runs for each multiple", "picks another", "loses a margin or more", "loses, 95th percentile, margins")
+    table = Table(
+        "runs for each multiple", "picks another", "loses a margin or more", "loses, 95th percentile, margins"
+    )
     for runs in range(1, most):
         losses = [lost(scores, runs) for scores in known]
         others = sum(picked(scores, runs) != picked(scores, most) for scores in known)

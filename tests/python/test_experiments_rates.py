@@ -9,6 +9,7 @@ import types
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 pytest.importorskip("flax")
 pytest.importorskip("optax")
@@ -208,3 +209,15 @@ def test_only_searches_with_the_most_runs_are_asked(monkeypatch):
         1.0: [200.0, 202.0],
         2.0: [198.0, 200.0],
     }
+
+
+def test_only_the_workloads_that_are_asked_for_are_timed(monkeypatch, tmp_path):
+    """Each by the study that has it."""
+    monkeypatch.setattr(rates, "FILE", tmp_path / "tuning.jsonl")
+    monkeypatch.setattr(durations, "PROBES", tmp_path / "probes.jsonl")
+    monkeypatch.setattr(grid, "RESULTS", tmp_path)
+    commands = []
+    monkeypatch.setattr(reproduce, "_call", lambda command: commands.append(command) or 0)
+    stages = list(reproduce.studies("small", Console(quiet=True), True, lambda name: "decoder" in name))
+    assert [stage.name for stage in stages] == ["transformers: decoder, 4 workers"]
+    assert commands == ["probe decoder --config experiments/configs/transformers.toml --workers 4 --size small"]
