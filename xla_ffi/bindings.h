@@ -13,6 +13,8 @@ void bind_all_reduce(nanobind::module_& m);
 void bind_engine(nanobind::module_& m);
 void bind_frame_switch(nanobind::module_& m);
 void bind_gpu(nanobind::module_& m);
+void bind_group(nanobind::module_& m);
+void bind_host(nanobind::module_& m);
 void bind_mpi(nanobind::module_& m);
 void bind_numerics(nanobind::module_& m);
 void bind_roce_switch(nanobind::module_& m);

@@ -13,6 +13,8 @@ NB_MODULE(_native, m) {
   jaxina::bind_engine(m);
   jaxina::bind_frame_switch(m);
   jaxina::bind_gpu(m);
+  jaxina::bind_group(m);
+  jaxina::bind_host(m);
   jaxina::bind_mpi(m);
   jaxina::bind_numerics(m);
   jaxina::bind_roce_switch(m);
