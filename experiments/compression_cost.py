@@ -39,6 +39,7 @@ from experiments import grid, workloads
 from experiments.paper import COUSINS
 from experiments.recorded import BASELINE
 from experiments.records import RESULTS, provenance
+from experiments.ways import OTHER_MOMENTUM
 from jaxina import compressors
 from jaxina.compressors import GATHER, Compressor, Context
 
@@ -57,7 +58,7 @@ def main() -> None:
     gradient = {"matrix": rng.normal(size=(256, 256)), "vector": rng.normal(size=65536)}
     gradient = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient)
     elements = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-    chosen = [compressors.get(spec) for spec in study.compressors]
+    chosen = [compressors.get(spec) for spec in (*study.compressors, *OTHER_MOMENTUM)]
     compressions = {
         compressors.spec_of(compressor): compression(compressor, gradient, workers)
         for compressor in track(chosen, "compiling compressors")

@@ -41,6 +41,7 @@ from jaxina.errors import InvalidArgumentError
 CONFIGS = Path(__file__).resolve().parent / "configs"
 DEFAULT = CONFIGS / "convergence.toml"
 TRANSFORMERS = CONFIGS / "transformers.toml"
+MOMENTUM = CONFIGS / "momentum.toml"
 DEPLOYED = "deployed"
 
 
