@@ -37,9 +37,9 @@ from rich.progress import track
 import jaxina
 from experiments import grid, workloads
 from experiments.paper import COUSINS
+from experiments.racers import OTHER_MOMENTUM
 from experiments.recorded import BASELINE
 from experiments.records import RESULTS, provenance
-from experiments.ways import OTHER_MOMENTUM
 from jaxina import compressors
 from jaxina.compressors import GATHER, Compressor, Context
 

@@ -28,40 +28,38 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from experiments import grid, records, workloads
-from experiments.grid import Grid
-from experiments.recorded import BASELINE, Record, grouped
+from experiments import racers, records, workloads
+from experiments.recorded import BASELINE, Case, Record, grouped
 from experiments.records import RESULTS
 from experiments.ways import Way, crossing, target_of, ways
-from jaxina import testbed
+from jaxina import compressors, testbed
 from jaxina.bench.stolen_time import StolenTime
 
 FILE = RESULTS / "measured_time.json"
 FAST = 10_000  # Mbit/s, where a step is nearly all computation
-SPECS = (BASELINE, "int32", "int8", "topk:0.01")
+SPECS = (BASELINE, "int32", "int8", "topk:0.01", "dgc:0.01:momentum=0")
+WORKERS = 4
 _LIMIT_S = 1800
 
 Runs = Mapping[str, Record]
 """By the compressor's canonical spec: the recorded run of the seed."""
 
 
-def recorded_runs(study: Grid, workload: str, workers: int, seed: int) -> dict[str, Record]:
-    """Returns the recorded runs that can be measured: those of SPECS and of the seed.
+def recorded_runs(workload: str, seed: int) -> dict[str, Record]:
+    """Returns the recorded runs that can be measured: those of SPECS and of the seed, with WORKERS.
 
     Raises:
       SystemExit: the baseline was never recorded.
     """
-    part = study.selected([workload], SPECS, [workers])
-    wanted = {entry.compressor for entry in part.entries()}
-    groups = grouped([r for r in study.recorded() if r["setting"]["seed"] == seed])
-    runs = next((found for case, found in groups.items() if case == (workload, workers)), {})
-    found = {spec: of[0] for spec, of in runs.items() if spec in wanted}
+    runs = grouped([r for r in racers.records() if r["setting"]["seed"] == seed]).get(Case(workload, WORKERS), {})
+    wanted = [compressors.spec_of(compressors.get(spec)) for spec in SPECS]
+    found = {spec: runs[spec][0] for spec in wanted if spec in runs}
     if BASELINE not in found:
-        sys.exit(f"{study.file} has no run of {workload} with {workers} workers: python -m experiments.convergence")
+        sys.exit(f"no run of {workload} with {WORKERS} workers is recorded: python -m experiments.convergence")
     return found
 
 
-def train(rate: int, runs: Runs, workers: int) -> dict[str, Any]:
+def train(rate: int, runs: Runs) -> dict[str, Any]:
     """Trains with all compressors over links of so many Mbit/s.
 
     Returns:
@@ -69,11 +67,11 @@ def train(rate: int, runs: Runs, workers: int) -> dict[str, Any]:
     """
     setting = runs[BASELINE]["setting"]
     chosen = [f"{spec}={run['setting']['learning_rate_scale']}" for spec, run in runs.items()]
-    testbed.up(testbed.Size(workers), testbed.Link(rate))
+    testbed.up(testbed.Size(WORKERS), testbed.Link(rate))
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "outcomes.json"
-            launcher = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", workers]
+            launcher = [sys.executable, "-m", "jaxina.cli", "testbed", "run", "run", "-n", WORKERS]
             program = [sys.executable, "-m", "experiments.linked_worker", file, setting["workload"], setting["seed"]]
             whole = [str(part) for part in (*launcher, "--aggregator", "udp", *program, *chosen)]
             done = subprocess.run(
@@ -214,14 +212,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    study = Grid.read(grid.DEFAULT)
-    workers = study.workers[0]
-    runs = recorded_runs(study, options.workload, workers, options.seed)
+    runs = recorded_runs(options.workload, options.seed)
     document: dict[str, Any] = {"workload": options.workload, "rates": options.rates, "rounds": [], "stolen": []}
     for number in range(options.rounds):
         stolen = StolenTime()
         turn = track([FAST, *options.rates], f"round {number + 1} of {options.rounds}")
-        document["rounds"].append({str(rate): train(rate, runs, workers) for rate in turn})
+        document["rounds"].append({str(rate): train(rate, runs) for rate in turn})
         document["stolen"].append(stolen.share())
     document["provenance"] = records.provenance()
     FILE.write_text(json.dumps(document) + "\n")

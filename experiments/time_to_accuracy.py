@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import sensitivity
-from experiments.grid import DEFAULT, MOMENTUM, TRANSFORMERS, Grid
+from experiments import racers, sensitivity
 from experiments.paper import COUSINS
 from experiments.paper import SPEEDS as PAPERS_SPEEDS
-from experiments.recorded import BASELINE, Case, Groups, Record, final_scores, grouped
+from experiments.recorded import BASELINE, Case, Groups, final_scores, grouped
 from experiments.records import RESULTS
-from experiments.ways import OTHER_MOMENTUM, OVERLAPS, Costs, Way, fastest, ways
+from experiments.ways import OVERLAPS, Costs, Way, fastest, ways
 
 SPEEDS = (1, 10, 100)  # Gbit/s
 SMALL, PAPER, FREE = SCALES = ("small", "paper", "paper, free")
@@ -183,21 +182,15 @@ def plot(all_ways: AllWays, file: Path) -> None:
 SHOWN = (BASELINE, "int32", "int8", "qsgd", "thc", "topk", "dgc:momentum=0.0", "powersgd")
 
 
-def records() -> list[Record]:
-    """Returns the runs that race: those of the grid and of transformers, and some of the study of momentum."""
-    momentum = [run for run in Grid.read(MOMENTUM).recorded() if run["setting"]["compressor"] in OTHER_MOMENTUM]
-    return [*Grid.read(DEFAULT).recorded(), *Grid.read(TRANSFORMERS).recorded(), *momentum]
-
-
 def main() -> None:
     groups = {
         case: runs
-        for case, runs in grouped(records()).items()
+        for case, runs in grouped(racers.records()).items()
         if case.workload in COUSINS and final_scores(runs.get(BASELINE, []))
     }
     file = RESULTS / "compression_cost.json"
     if not groups or not file.exists():
-        print(f"{Grid.read(DEFAULT).file} or {file} has nothing yet")
+        print(f"there are no recorded runs yet, or no {file}")
         return
     costs = json.loads(file.read_text())
     all_ways = all_ways_of(groups, costs)

@@ -28,10 +28,6 @@ from experiments.recorded import BASELINE, Record, curve
 
 _TARGET_AT = 0.75
 
-OTHER_MOMENTUM = ("dgc", "dgc:momentum=0.0")
-"""Of the study of momentum, those that race against the compressors of the grid: DGC of 1 %, and Top-1 % with error
-feedback under an optimizer without momentum."""
-
 NOTHING = "nothing"
 OVERLAPS = (NOTHING, *emulator.MODELS)
 """What computation hides of the communication, in the paper's sizes."""

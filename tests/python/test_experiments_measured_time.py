@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import measured_time
-from experiments.grid import DEFAULT, Grid
+from experiments import measured_time, racers
 from experiments.measured_time import FAST, modelled, plot, points, seconds_to, table
 
 RECORD = {"setting": {"workload": "clickthrough", "workers": 4, "seed": 0, "learning_rate_scale": 1.0}}
@@ -71,7 +68,29 @@ def test_the_table_says_who_is_first_by_both(tmp_path):
     assert (tmp_path / "measured_time.png").stat().st_size > 0
 
 
-def test_without_recorded_runs_it_says_what_to_run(tmp_path):
-    study = dataclasses.replace(Grid.read(DEFAULT), results=str(tmp_path / "nothing"))
-    with pytest.raises(SystemExit, match=r"no run of ncf with 4 workers: python -m experiments\.convergence"):
-        measured_time.recorded_runs(study, "ncf", 4, seed=0)
+def test_runs_of_the_seed_are_taken_from_all_studies_that_race(monkeypatch):
+    def run(spec, seed, workers=4):
+        setting = {"workload": "ncf", "workers": workers, "seed": seed, "compressor": spec}
+        return {"setting": setting}
+
+    kept = [run("none", 0), run("dgc:momentum=0.0", 0), run("topk", 0)]
+    others = [run("none", 1), run("none", 0, workers=16), run("thc", 0)]
+    monkeypatch.setattr(racers, "records", lambda: [*others, *kept])
+    assert measured_time.recorded_runs("ncf", seed=0) == {"none": kept[0], "topk": kept[2], "dgc:momentum=0.0": kept[1]}
+
+
+def test_without_recorded_runs_it_says_what_to_run(monkeypatch):
+    monkeypatch.setattr(racers, "records", list)
+    with pytest.raises(
+        SystemExit, match=r"no run of ncf with 4 workers is recorded: python -m experiments\.convergence"
+    ):
+        measured_time.recorded_runs("ncf", seed=0)
+
+
+def test_nothing_races_twice():
+    """A compressor that is in several studies of a workload would have two runs of a seed."""
+    seen = [
+        tuple(run["setting"][part] for part in ("workload", "workers", "compressor", "seed"))
+        for run in racers.records()
+    ]
+    assert seen and len(seen) == len(set(seen))
