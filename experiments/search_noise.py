@@ -7,6 +7,7 @@ another multiple than the mean of all runs, and how much worse that one is by th
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -59,6 +60,8 @@ def _score(outcome: dict, margin: float) -> float:
 
 def main() -> None:
     known = list(searches())
+    if not known:
+        sys.exit(f"no search is over in {rates.FILE}: python -m experiments.convergence")
     most = max(every.size for scores in known for every in scores.values())
     table = Table(
         "runs for each multiple", "picks another", "loses a margin or more", "loses, 95th percentile, margins"
