@@ -186,7 +186,7 @@ def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
     from experiments.style import COLOURS
 
     found, rates = points(document, runs), document["rates"]
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
     width = 0.8 / len(runs)
     for number, spec in enumerate(runs):
         of = {point.rate: point for point in found if point.spec == spec and point.measured is not None}
@@ -197,10 +197,11 @@ def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
         ends = ([place + side * width / 2 for place in places] for side in (-1, 1))
         axes.hlines(model, *ends, COLOURS[-1], linewidth=2, label=label, zorder=1)
     axes.set_xticks(range(len(rates)), [f"{rate} Mbit/s" for rate in rates])
-    axes.set(ylabel="seconds to the target", title="Time to float32's score after three quarters of its steps")
+    axes.set(ylabel="seconds to the target")
+    figure.suptitle("Time to float32's score after three quarters of its steps")
     readable_log_scale(axes)
     axes.grid(alpha=0.3, axis="y")
-    figure.legend(loc="outside right upper")
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
     figure.savefig(file, dpi=100)
     plt.close(figure)
 
