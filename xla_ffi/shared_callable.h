@@ -8,7 +8,7 @@
 
 namespace jaxina {
 
-// The engine copies and destroys its connector on its own threads, which do not hold the GIL. So copies share one
+// The engine copies and destroys what it calls on its own threads, which do not hold the GIL. So copies share one
 // Python reference, and the last copy takes the GIL to drop it. After the interpreter has ended the reference is
 // leaked.
 inline std::shared_ptr<nanobind::callable> shared_callable(nanobind::callable callable) {
