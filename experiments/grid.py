@@ -27,8 +27,8 @@ import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import experiments.adaptive_shift  # noqa: F401 (it registers compressors that studies may name)
 from experiments import rates, records, workloads
+from experiments.adaptive_shift import AdaptiveShift
 from experiments.rates import Search
 from experiments.recorded import Record
 from experiments.records import RESULTS, Setting
@@ -151,6 +151,8 @@ class Grid:
 
     def _entry(self, workload: str, spec: str, workers: int) -> Setting:
         compressor = compressors.get(spec)
+        if self.collective == "jaxina" and isinstance(compressor, AdaptiveShift):
+            raise InvalidArgumentError(f"jaxina cannot carry the sums of {spec}: no aggregator has an adaptive shift")
         return Setting(
             workload,
             self.size,
@@ -168,6 +170,7 @@ def as_deployed(compressor: Compressor) -> str:
     """Returns what carries a compressor's psums when it is deployed.
 
     jaxina carries all that an aggregator sums, XLA the float32 sums of the baseline. Compressors that gather have no
-    psums.
+    psums. No aggregator has an adaptive shift: jaxina would sum with the fixed one.
     """
-    return "jaxina" if compressor.kind == compressors.SUM and not isinstance(compressor, Uncompressed) else "xla"
+    by_xla = isinstance(compressor, Uncompressed | AdaptiveShift)
+    return "jaxina" if compressor.kind == compressors.SUM and not by_xla else "xla"

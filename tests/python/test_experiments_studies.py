@@ -84,10 +84,12 @@ def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, why):
 
 
 def test_only_what_an_aggregator_sums_is_carried_by_jaxina():
-    study = grid.Grid(("ncf",), ("none", "int32", "powersgd:2", "topk:0.1"), MARGINS, "x")
-    assert [entry.collective for entry in study.entries()] == ["xla", "jaxina", "jaxina", "xla"]
+    study = grid.Grid(("ncf",), ("none", "int32", "powersgd:2", "topk:0.1", "adaptive8"), MARGINS, "x")
+    assert [entry.collective for entry in study.entries()] == ["xla", "jaxina", "jaxina", "xla", "xla"]
     native = dataclasses.replace(study, collective="xla")
     assert {entry.collective for entry in native.entries()} == {"xla"}
+    with pytest.raises(InvalidArgumentError, match="cannot carry the sums of adaptive8"):
+        dataclasses.replace(study, collective="jaxina").entries()
 
 
 def test_a_part_of_a_study_is_the_same_runs():
