@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxina import compressors
 from jaxina.compressors.base import Arrays, Context
+from jaxina.compressors.messages import LeafReduction
 from jaxina.compressors.narrow_words import NarrowWords
 from jaxina.compressors.packing import Field, integers
 from jaxina.compressors.rounding import rows_of
@@ -24,7 +25,13 @@ from jaxina.numerics.jnp_random import random_words, seed_down
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdaptiveShift(NarrowWords):
-    """As `NarrowWords`, with the least shift that fits each block."""
+    """As `NarrowWords`, with the least shift that fits each block.
+
+    Where jaxina carries the sum, it carries the words as integers: its own narrow words have the fixed shift.
+    """
+
+    def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
+        return super().reduce(x, state, dataclasses.replace(context, wire_block=0))
 
     def aggregate(self, total: Arrays, context: Context) -> Arrays:
         random = random_words(seed_down(self._seed(context)), context.size) if self.stochastic else None

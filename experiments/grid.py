@@ -151,8 +151,6 @@ class Grid:
 
     def _entry(self, workload: str, spec: str, workers: int) -> Setting:
         compressor = compressors.get(spec)
-        if self.collective == "jaxina" and isinstance(compressor, AdaptiveShift):
-            raise InvalidArgumentError(f"jaxina cannot carry the sums of {spec}: no aggregator has an adaptive shift")
         return Setting(
             workload,
             self.size,
@@ -170,7 +168,7 @@ def as_deployed(compressor: Compressor) -> str:
     """Returns what carries a compressor's psums when it is deployed.
 
     jaxina carries all that an aggregator sums, XLA the float32 sums of the baseline. Compressors that gather have no
-    psums. No aggregator has an adaptive shift: jaxina would sum with the fixed one.
+    psums. No aggregator has an adaptive shift.
     """
     by_xla = isinstance(compressor, Uncompressed | AdaptiveShift)
     return "jaxina" if compressor.kind == compressors.SUM and not by_xla else "xla"

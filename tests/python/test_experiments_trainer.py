@@ -21,6 +21,7 @@ import functools, sys
 import jax, jax.numpy as jnp, numpy as np, optax
 from flax import nnx
 sys.path.insert(0, sys.argv[1])
+import experiments.adaptive_shift
 from experiments.trainer import Programs, Trainer
 from experiments.workloads.base import Lengths, Workload, shuffled
 import jaxina
@@ -89,6 +90,9 @@ def carried(spec):
 
 assert carried("int32") == run("int32").losses == carried("none")
 assert carried("blockfp:8:stochastic") == run("blockfp:8:stochastic").losses != exact.losses
+
+# No aggregator has an adaptive shift: jaxina carries its words as integers.
+assert carried("adaptive8") == run("adaptive8").losses != exact.losses
 
 # Narrow words are rounded by jaxina itself then. The four devices are one worker, so not all bits are the same.
 narrow = carried("int8")
