@@ -37,7 +37,7 @@ from rich.progress import track
 import jaxina
 from experiments import grid, workloads
 from experiments.paper import COUSINS
-from experiments.racers import OTHER_MOMENTUM
+from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
 from experiments.records import RESULTS, provenance
 from jaxina import compressors
@@ -51,7 +51,6 @@ NATIVE = {"int32": BASELINE, "int16": "int16", "int8": "int8", "int8:stochastic"
 
 def main() -> None:
     study = grid.Grid.read(grid.DEFAULT)
-    workers = study.workers[0]
     jax.config.update("jax_num_cpu_devices", 2)  # the workers of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     rng = np.random.default_rng(2021)
@@ -60,14 +59,14 @@ def main() -> None:
     elements = sum(leaf.size for leaf in jax.tree.leaves(gradient))
     chosen = [compressors.get(spec) for spec in (*study.compressors, *OTHER_MOMENTUM)]
     compressions = {
-        compressors.spec_of(compressor): compression(compressor, gradient, workers)
+        compressors.spec_of(compressor): compression(compressor, gradient, WORKERS)
         for compressor in track(chosen, "compiling compressors")
     }
-    differentiations = {name: differentiation(name, workers) for name in track(list(COUSINS), "compiling gradients")}
+    differentiations = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
     job = jaxina.init(aggregator="embedded")
     carried = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
     document = {
-        "workers": workers,
+        "workers": WORKERS,
         "load_average": os.getloadavg()[0],
         "gradient_ms": spread(differentiations, 1.0),
         "compression_ns": spread(compressions, 1e6 / elements),

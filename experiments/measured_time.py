@@ -29,6 +29,7 @@ import numpy as np
 from rich.progress import track
 
 from experiments import racers, records, workloads
+from experiments.racers import WORKERS
 from experiments.recorded import BASELINE, Case, Record, grouped
 from experiments.records import RESULTS
 from experiments.ways import Way, crossing, target_of, ways
@@ -38,7 +39,6 @@ from jaxina.bench.stolen_time import StolenTime
 FILE = RESULTS / "measured_time.json"
 FAST = 10_000  # Mbit/s, where a step is nearly all computation
 SPECS = (BASELINE, "int32", "int8", "topk:0.01", "dgc:0.01:momentum=0")
-WORKERS = 4
 _LIMIT_S = 1800
 
 Runs = Mapping[str, Record]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from experiments.grid import DEFAULT, MOMENTUM, TRANSFORMERS, Grid
 from experiments.recorded import Record
 
+WORKERS = 4
+
 OTHER_MOMENTUM = ("dgc", "dgc:momentum=0.0")
 """Of the study of momentum: DGC of 1 %, and Top-1 % with error feedback under an optimizer without momentum."""
 
 
 def records() -> list[Record]:
-    """Returns the runs of the grid and of transformers, and those of OTHER_MOMENTUM."""
+    """Returns the runs of the grid and of transformers, and those of OTHER_MOMENTUM, all with WORKERS."""
     momentum = [run for run in Grid.read(MOMENTUM).recorded() if run["setting"]["compressor"] in OTHER_MOMENTUM]
-    return [*Grid.read(DEFAULT).recorded(), *Grid.read(TRANSFORMERS).recorded(), *momentum]
+    found = [*Grid.read(DEFAULT).recorded(), *Grid.read(TRANSFORMERS).recorded(), *momentum]
+    return [run for run in found if run["setting"]["workers"] == WORKERS]

@@ -197,7 +197,7 @@ def main() -> None:
     text = [
         "# Time to accuracy",
         "",
-        "Written by `python -m experiments.time_to_accuracy`; its text says how. 4 workers.",
+        f"Written by `python -m experiments.time_to_accuracy`; its text says how. {racers.WORKERS} workers.",
         "",
         table(all_ways),
         overlaps(all_ways),

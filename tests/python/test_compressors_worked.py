@@ -114,6 +114,15 @@ def test_top_k_by_hand():
     np.testing.assert_array_equal(one_step("topk:0.5", [[1, -4, 3, 0.5], [0, 8, 0, 6]]), [0, 2, 1.5, 3])
 
 
+def test_top_k_of_everything_sends_the_array_as_it_is():
+    x = jnp.array([[1.0, -4.0], [3.0, 0.5]])
+    compressor = get("topk:1.0")
+    payload, _ = compressor.encode(x, {}, context_for(compressor, x, KEY))
+    np.testing.assert_array_equal(payload["values"], x.reshape(-1))
+    np.testing.assert_array_equal(payload["indices"], np.arange(4))
+    np.testing.assert_array_equal(one_step("topk:1.0", [[1, -4, 3, 0.5], [0, 8, 0, 6]]), [0.5, 2, 1.5, 3.25])
+
+
 def test_threshold_by_hand():
     np.testing.assert_array_equal(one_step("threshold:2", [[1, -2, 3], [0, 0, 4]]), [0, -1, 3.5])
 
