@@ -11,9 +11,22 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from jaxina import _gpu, _override, _report, _route, _tracing_settings, _watching, config, joining, last_words, records
+from jaxina import (
+    _assembly,
+    _gpu,
+    _log_output,
+    _override,
+    _report,
+    _route,
+    _tracing_settings,
+    _watching,
+    config,
+    joining,
+    last_words,
+    records,
+)
 from jaxina.control import last_run
-from jaxina.control.connector import Aggregators, Connector, EmbeddedAggregators
+from jaxina.control.connector import Connector
 from jaxina.control.topology import JaxTopology
 from jaxina.errors import InvalidArgumentError, NotCarriedError, NotInitializedError
 
@@ -196,7 +209,7 @@ def init(
     with _lock:
         if _current is not None:
             raise InvalidArgumentError("jaxina.init() ran already: call jaxina.shutdown() before another init()")
-        _set_up_logging(configuration)
+        _log_output.set_up(configuration)
         if configuration.encryption == "yes" and not configuration.encrypts:
             _log.info("JAXINA_ENCRYPTION=yes does nothing with embedded: no packet of a sum leaves this host")
         if configuration.error_file is not None:
@@ -258,81 +271,13 @@ def current() -> Job | None:
 
 
 def _start(configuration: config.Configuration, topology: JaxTopology, incarnation: int) -> Job:
-    from jaxina import _native
-
-    host = joining.own_host(topology.processes, configuration.interface)
-    if topology.processes > 1:
-        joining.gloo_at(host)
-    metrics = _serve_metrics(configuration, topology)
-    try:
-        aggregators = _aggregators(configuration, topology.process, host)
-    except BaseException:
-        if metrics is not None:
-            metrics.stop()
-        raise
-    connector = Connector(
-        configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host
-    )
-    try:
-        _native.set_mpi_world(
-            topology.process,
-            topology.processes,
-            host,
-            list(configuration.ports or ()),
-            configuration.timeout,
-            topology.only_devices,
-            lambda port, secret: joining.exchange_endpoints(
-                topology, incarnation, (host, port, secret), configuration.timeout
-            ),
-            lambda process: process in joining.ended_processes(),
-        )
-        _native.start(connector, connector.ended, trace=configuration.trace is not None)
-    except BaseException:
-        aggregators.leave(None)
-        if metrics is not None:
-            metrics.stop()
-        raise
+    connector, metrics = _assembly.start(configuration, topology, incarnation, _statistics)
     return Job(configuration, topology, connector, metrics)
 
 
-def _serve_metrics(configuration: config.Configuration, topology: JaxTopology) -> Endpoint | None:
-    if configuration.metrics is None:
-        return None
-    from jaxina.control.tls import tls_of
-    from jaxina.metrics.endpoint import Endpoint
-
-    def statistics() -> dict[str, int]:
-        job = _current
-        return {} if job is None else job.statistics()
-
-    def collector() -> object:
-        from jaxina.metrics.families import WorkerCollector
-
-        return WorkerCollector(
-            *(topology.process, topology.processes, configuration.aggregator, statistics, _watching.longest_wait)
-        )
-
-    return Endpoint(configuration.metrics, topology.process, collector, tls_of(configuration))
-
-
-def _aggregators(configuration: config.Configuration, process: int, host: str) -> Aggregators:
-    if configuration.aggregator == "embedded":
-        return EmbeddedAggregators()
-    from jaxina import _native
-
-    # These need gRPC, which embedded does not.
-    if configuration.aggregator in ("direct", "atp"):
-        from jaxina.control.direct_jobs import DirectAggregators
-
-        ended = joining.ended_processes
-        return DirectAggregators(configuration, process, host, ended, _native.abort, _native.statistics)
-    if configuration.aggregator == "netreduce":
-        from jaxina.control.ring_jobs import RingAggregators
-
-        return RingAggregators(configuration, host, joining.ended_processes, _native.abort, _native.statistics)
-    from jaxina.control.switch_jobs import SwitchAggregators
-
-    return SwitchAggregators(configuration, _native.abort, _native.statistics)
+def _statistics() -> dict[str, int]:
+    job = _current
+    return {} if job is None else job.statistics()
 
 
 def _shut_down(job: Job, failure: str | None) -> None:
@@ -403,15 +348,3 @@ def _described(error: BaseException | None) -> str | None:
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return None
     return f"{type(error).__name__}: {error}".splitlines()[0][:500]
-
-
-def _set_up_logging(configuration: config.Configuration) -> None:
-    logger = logging.getLogger("jaxina")
-    logger.setLevel(configuration.log.upper())
-    if not logger.handlers and not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("jaxina: %(levelname)s: %(message)s"))
-        logger.addHandler(handler)
-        logger.propagate = False  # the root logger may get a handler later, from absl for example
-    for name in config.unknown_variables(os.environ):
-        _log.warning("%s is not a jaxina variable (see `jaxina info`)", name)
