@@ -31,6 +31,7 @@ from experiments.grid import Grid
 CONFIGS = (  # in the order in which they run
     "convergence",
     "sixteen_workers",
+    "fixed_shift",
     "transformers",
     "narrow_words",
     "training_breaks",
