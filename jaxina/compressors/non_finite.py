@@ -21,7 +21,11 @@ from jaxina.compressors.messages import IN_PARTS, SUM, Arrays, LeafReduction, Me
 from jaxina.errors import InvalidArgumentError
 
 POISON = "poison"
-"""Entry of the first message that all workers get the same answer to, []: 1 from a worker whose leaf is not finite."""
+"""Entry of the first message that all workers get the same answer to, []: not 0 from a worker whose leaf is not finite.
+
+It is 1, but NaN in a sum of floating point. There jaxina gives the flag an exponent with the payload, beside which 1
+may be rounded to 0. NaN travels beside the words, and leaves the other elements alone.
+"""
 
 
 def flagged(
@@ -51,7 +55,7 @@ def flagged(
     while True:
         if flag is None and message.kind not in IN_PARTS:
             answer = dict((yield _with_flag(message, poisoned, context.workers)))
-            flag = answer.pop(POISON).max() > 0
+            flag = (answer.pop(POISON) != 0).any()
         else:
             answer = yield message
         try:
@@ -69,12 +73,18 @@ def flagged(
 
 
 def _with_flag(message: Message, poisoned: jax.Array, workers: int) -> Message:
-    most = workers if message.kind == SUM else 1
-    # With the dtype of the arrays, the flag travels with them in one collective. Narrow words could round it to zero.
+    # With the dtype of the arrays, the flag travels with them in one collective. Narrow words are collectives of their
+    # own, and leave integers to another one.
     dtype = jnp.int32 if message.narrow else next(iter(message.arrays.values())).dtype
+    field = answer_field = packing.integers(0, 1)
+    raised: float = 1
+    if message.kind == SUM and dtype == jnp.float32:
+        raised, field, answer_field = jnp.nan, packing.floats(), packing.floats()
+    elif message.kind == SUM:
+        answer_field = packing.integers(0, workers)
     return dataclasses.replace(
         message,
-        arrays={**message.arrays, POISON: poisoned.astype(dtype)},
-        fields={**message.fields, POISON: packing.integers(0, 1)},
-        answer_fields={**message.answer_fields, POISON: packing.integers(0, most)},
+        arrays={**message.arrays, POISON: jnp.where(poisoned, raised, 0).astype(dtype)},
+        fields={**message.fields, POISON: field},
+        answer_fields={**message.answer_fields, POISON: answer_field},
     )

@@ -92,9 +92,9 @@ D = 64 * 64
         ("signsgd", D // 8 + 1),
         ("efsignsgd", D // 8 + 4 + 1),
         ("onebit", D // 8 + 8 * 64 + 1),
-        ("randomk:0.01", 4 * 41 + 1),
+        ("randomk:0.01", 4 * 41 + 4),  # the flag is float32, as the sum is
         ("topk:0.01", 4 * 41 + 66 + 1),  # 5 indices of 12 bits in 8 bytes, and the last in 2
-        ("powersgd:4", 4 * 4 * (64 + 64) + 1),
+        ("powersgd:4", 4 * 4 * (64 + 64) + 4),
         ("thc", D // 2 + 4 * 4 + 1),
     ],
 )
@@ -111,3 +111,10 @@ def test_only_counted_entries_travel(spec):
     first, second = ((np.abs(g) >= 2.0).sum() if "threshold" in spec else D // 4 for g in gradients)
     for count, length in ((first, traffic.sent), (second, traffic.received)):
         assert 5.5 * count <= length <= 5.7 * count + 16
+
+
+def test_the_flag_of_a_nan_in_a_float_sum_is_counted():
+    gradients = [normal(22, (8, 8)), np.full((8, 8), np.nan, np.float32)]
+    traffic, mean = compressors.measure(get("randomk:0.1"), gradients, jax.random.key(0))
+    assert np.isnan(mean).all()
+    assert traffic.sent == traffic.received == 4 * 7 + 4

@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 from compressed_program import POISONED, SIZES, STEPS, gradients
 from compressor_cases import get, initial, steps
+from eight_devices import DEVICES, on_devices, sharded
+from jax.sharding import PartitionSpec as P
 from patience import PATIENCE
 
+import jaxina
 from jaxina import compressors, numerics
 
 JAXINA = Path(sys.executable).with_name("jaxina")
@@ -151,3 +154,24 @@ np.testing.assert_array_equal(elsewhere, simulated)
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("spec", ["randomk:0.9", "powersgd:2"])
+@pytest.mark.parametrize("size, scope", [(100, {"bits": 8, "smallest": 0}), (1e10, {}), (1e10, {"carried": False})])
+@pytest.mark.usefixtures("job")
+def test_one_worker_s_nan_reaches_all_beside_large_values(spec, size, scope):
+    """Where jaxina carries a float32 sum, the flag shares its exponent with the payloads of all leaves."""
+    compressor = get(spec)
+    healthy = size * np.random.default_rng(0).uniform(0.5, 1, (DEVICES, 2, 32, 32)).astype(np.float32)
+    poisoned = healthy.copy()
+    poisoned[3, 0, 5, 7] = np.nan
+
+    def update(x):
+        leaves = {"first": x[0, 0], "second": x[0, 1]}
+        return compressor.update(leaves, compressor.init(leaves, jax.random.key(0)), "w")[0]
+
+    program = jax.jit(sharded(update, outs=P(), vma=False))
+    with jaxina.collectives(True), jaxina.collectives(**scope):
+        mean, without = program(on_devices(poisoned)), program(on_devices(healthy))
+    assert np.isnan(mean["first"]).all()
+    assert np.isfinite([mean["second"], without["first"], without["second"]]).all()
