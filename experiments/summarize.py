@@ -32,6 +32,7 @@ from experiments.recorded import (
     final_scores,
     grouped,
     largest_loss_difference,
+    pairs,
 )
 from experiments.records import Setting, by_id
 
@@ -65,7 +66,7 @@ def beside_baseline(by_compressor: Mapping[str, list[Record]], margin: float) ->
         if len(found) > 1:
             interval += f" ± {statistics.half_interval(found):.2g}"
         cells[spec] = (interval, "diverges" if len(final_scores(runs)) < len(runs) else "too few seeds")
-        if len(found) == len(runs) >= statistics.FEWEST_SEEDS:
+        if len(found) == len(pairs(runs, baseline)) >= statistics.FEWEST_SEEDS:
             family[spec] = statistics.compare(found, margin)
     higher = next(iter(by_compressor.values()))[0]["outcome"]["higher_is_better"]
     for spec, verdict in zip(family, statistics.verdicts(list(family.values()), higher), strict=True):

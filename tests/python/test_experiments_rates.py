@@ -141,6 +141,21 @@ def test_runs_with_a_rate_that_a_longer_search_gives_up_do_not_count(study):
     assert [run["setting"]["learning_rate_scale"] for run in longer.recorded()] == [0.5]
 
 
+def test_runs_of_one_s_choice_do_not_count_but_for_more_seeds(study):
+    """They have other steps, another collective or another size, so their scores are not comparable."""
+    none, other = study.entries()
+
+    def write(setting):
+        records.append(study.file, setting, record_of(setting, 0.7)["outcome"])
+        return setting.id
+
+    more = [write(dataclasses.replace(other, seed=seed)) for seed in (0, 7)]
+    lacking = write(dataclasses.replace(none, compressor="qsgd"))  # --compressor may name one that the study lacks
+    for changes in ({"steps": none.steps - 1}, {"collective": "jaxina"}, {"size": "large"}, {"split": VALIDATION}):
+        write(dataclasses.replace(none, **changes))
+    assert [run["id"] for run in study.recorded()] == [*more, lacking]
+
+
 class Interrupted(Exception):
     pass
 

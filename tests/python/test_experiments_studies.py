@@ -134,7 +134,7 @@ def test_a_study_with_float32_alone_has_a_table_and_no_figures(tmp_path, monkeyp
     from experiments import summarize
 
     monkeypatch.setattr(grid, "RESULTS", tmp_path)
-    study = grid.Grid(("ncf",), ("none", "topk"), MARGINS, "s", rates=Search(scales=(1.0,)))
+    study = grid.Grid(("ncf",), ("none", "topk"), MARGINS, "s", steps=SETTING.steps, rates=Search(scales=(1.0,)))
     outcome = run_with([[1, 0.25], [2, 0.5]])["outcome"] | {"metric": "hit rate"}
     records.append(study.file, dataclasses.replace(SETTING, compressor="none"), outcome)
     summarize.summarize(study)
@@ -266,16 +266,20 @@ def test_differences_are_taken_seed_by_seed():
 
 
 def test_the_table_gives_verdicts_and_says_where_it_cannot():
-    """Differences of about 0.03 are worse; 0.0001 is within 0.01; three seeds and a diverged run have no verdict."""
+    """Differences of about 0.03 are worse; 0.0001 is within 0.01; three seeds and a diverged run have no verdict.
+
+    Seeds that the baseline lacks have no difference. They do not take the verdict of the others away.
+    """
     from experiments import summarize
 
-    noise = (0.0001, -0.0001, 0.0002, -0.0002, 0.0)
+    noise = (0.0001, -0.0001, 0.0002, -0.0002, 0.0, 0.0, 0.0)
     runs = [run_of(seed, 0.5 + seed / 10, "none") for seed in range(5)]
-    for compressor, shift, seeds in (("worse", -0.03, 5), ("same", 0.0001, 5), ("few", 0.0, 3)):
+    for compressor, shift, seeds in (("worse", -0.03, 5), ("same", 0.0001, 5), ("few", 0.0, 3), ("more", 0.0, 7)):
         runs += [run_of(seed, 0.5 + seed / 10 + shift + noise[seed], compressor) for seed in range(seeds)]
     runs += [run_of(seed, 0.5 if seed else None, "lost") for seed in range(5)]
     found = {spec: verdict for spec, (_, verdict) in summarize.beside_baseline(recorded_group(runs), 0.01).items()}
-    assert found == {"worse": "different: worse", "same": "equivalent", "few": "too few seeds", "lost": "diverges"}
+    assert found.pop("worse") == "different: worse"
+    assert found == {"same": "equivalent", "more": "equivalent", "few": "too few seeds", "lost": "diverges"}
     without = recorded_group([run for run in runs if run["setting"]["compressor"] != "none"])
     assert summarize.beside_baseline(without, 0.01) == {}
 
