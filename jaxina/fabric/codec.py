@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,14 @@ class Codec:
             self._compile(self._compressor)
 
     def memory(self) -> Any:
-        """The state of a worker's encoder before its first update."""
+        """The state of a worker's encoder before its first update: the step, and the compressor's arrays."""
         if self._compressor is None:
             return None
         import jax
         import jax.numpy as jnp
 
-        return self._compressor.init(jnp.zeros(self.elements, jnp.float32), jax.random.key(0))["leaves"]
+        state = self._compressor.init(jnp.zeros(self.elements, jnp.float32), jax.random.key(0))
+        return {"step": state["step"], "leaves": state["leaves"]}
 
     def encode(self, update: Vector, name: int, memory: Any) -> tuple[bytes, Vector, Any]:
         """Packs an update.
@@ -109,12 +111,14 @@ class Codec:
         import jax.numpy as jnp
 
         def encode(update: Any, memory: Any, high: Any, low: Any) -> tuple[Any, Any, Any, Any]:
-            x = compressor.with_memory(update, memory)
+            step, leaves = memory["step"], memory["leaves"]
+            x = compressor.with_memory(update, leaves)
             proposal = compressor.propose(x)
-            context = self._context(high, low, proposal)
-            payload, memory = compressor.encode(x, memory, context)
+            context = dataclasses.replace(self._context(high, low, proposal), step=step)
+            payload, leaves = compressor.encode(x, leaves, context)
             decoded = compressor.mean(compressor.decode(payload, context), 1)
-            return proposal, payload, decoded, compressor.remember(x - decoded, memory)
+            following = {"step": step + 1, "leaves": compressor.remember(x - decoded, leaves)}
+            return proposal, payload, decoded, following
 
         def decode(payload: Any, agreed: Any, high: Any, low: Any) -> Any:
             context = self._context(high, low, agreed)
@@ -131,6 +135,7 @@ class Codec:
         self._encode = encode_and_decode
 
     def _context(self, high: Any, low: Any, agreed: Any) -> Context:
+        """What worker and server both know. The step is the worker's alone, so no decoding may depend on it."""
         import jax
 
         from jaxina.compressors import Context

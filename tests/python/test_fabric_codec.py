@@ -62,6 +62,17 @@ def test_error_feedback_sends_later_what_it_could_not_send():
     assert np.abs(without.encode(update(), NAME, without.memory())[1] - update()).max() > 1
 
 
+def test_a_warm_up_ends():
+    """It sends a quarter, then a sixteenth, and then what was asked for."""
+    codec = Codec("dgc:0.02:warmup=2", ELEMENTS)
+    memory, sent = codec.memory(), []
+    for step in range(4):
+        text, decoded, memory = codec.encode(update(step), NAME + step, memory)
+        assert codec.decode(text, NAME + step).tobytes() == decoded.tobytes()
+        sent.append(np.count_nonzero(decoded))
+    assert sent == [ELEMENTS // 4, -(-ELEMENTS // 16), ELEMENTS // 50, ELEMENTS // 50]
+
+
 @pytest.mark.parametrize("spec", ["none", "int8", "topk:0.1"])
 def test_bytes_that_are_no_update_are_refused(spec):
     codec = Codec(spec, ELEMENTS)
