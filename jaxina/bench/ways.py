@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ class Way:
       dtype: the type of the elements.
       bits: how many bits a word has on the wire.
       stochastic: whether words of 8 and 16 bits are rounded stochastically.
+      block: the job's block size, in elements.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Way:
     dtype: str
     bits: int = 32
     stochastic: bool = False
+    block: int = numerics.DEFAULT_BLOCK_SIZE
 
     def first_wrong(self, got: np.ndarray, ranks: int, turn: int) -> tuple[int, str] | None:
         """The index of the first wrong element of this run's result, and what it should be; None if all are right.
@@ -53,18 +56,19 @@ class Way:
         return None if index is None else (index, f"the sum is {exact[index]!r}")
 
     def _inputs(self, elements: int, ranks: int, turn: int) -> list[np.ndarray]:
-        return [rank_input(elements, rank, turn, self.dtype).astype(np.float32) for rank in range(ranks)]
+        """All ranks' inputs, up to where they repeat after a whole number of blocks. The sums repeat there, too."""
+        count = min(elements, math.lcm(INPUT_PERIOD, self.block))
+        return [rank_input(count, rank, turn, self.dtype).astype(np.float32) for rank in range(ranks)]
 
     def _narrow_sum(self, elements: int, ranks: int, turn: int) -> np.ndarray:
-        # Inputs repeat after a whole number of blocks, so the sums do too.
-        inputs = self._inputs(min(elements, INPUT_PERIOD), ranks, turn)
-        return np.resize(numerics.all_reduce_reference(inputs, bits=self.bits).astype(self.dtype), elements)
+        total = numerics.all_reduce_reference(self._inputs(elements, ranks, turn), self.block, bits=self.bits)
+        return np.resize(total.astype(self.dtype), elements)
 
     def _bound(self, elements: int, ranks: int, turn: int) -> np.ndarray:
-        inputs = self._inputs(min(elements, INPUT_PERIOD), ranks, turn)
-        exponents = np.max([numerics.block_exponents(x) for x in inputs], axis=0)
+        inputs = self._inputs(elements, ranks, turn)
+        exponents = np.max([numerics.block_exponents(x, self.block) for x in inputs], axis=0)
         bound = numerics.error_bound(exponents, ranks, bits=self.bits, stochastic=True)
-        return np.resize(np.repeat(bound, numerics.DEFAULT_BLOCK_SIZE)[: inputs[0].size], elements)
+        return np.resize(np.repeat(bound, self.block)[: inputs[0].size], elements)
 
 
 def _beyond(got: np.ndarray, exact: np.ndarray, bound: Any) -> int | None:
@@ -72,7 +76,7 @@ def _beyond(got: np.ndarray, exact: np.ndarray, bound: Any) -> int | None:
     return int(np.argmax(off)) if off.any() else None
 
 
-def ways_of(dtype: str, bits: list[int], rounding: str, versus_gloo: bool) -> list[Way]:
+def ways_of(dtype: str, bits: list[int], rounding: str, versus_gloo: bool, block: int) -> list[Way]:
     """The ways to time.
 
     Args:
@@ -80,6 +84,7 @@ def ways_of(dtype: str, bits: list[int], rounding: str, versus_gloo: bool) -> li
       bits: the widths of jaxina's words.
       rounding: of 8 and 16 bits.
       versus_gloo: whether to add XLA's own collective. Beside narrow words of float32 it also sums bfloat16.
+      block: the job's block size, in elements.
     """
     ways = []
     for width in bits:
@@ -88,7 +93,7 @@ def ways_of(dtype: str, bits: list[int], rounding: str, versus_gloo: bool) -> li
             return jaxina.collectives(bits=width, rounding=rounding, smallest=0)
 
         name = "jaxina" if width == 32 else f"jaxina, {width} bits"
-        ways.append(Way(name, scope, dtype, width, rounding == "stochastic"))
+        ways.append(Way(name, scope, dtype, width, rounding == "stochastic", block))
     if versus_gloo:
         ways.append(Way("gloo", lambda: jaxina.collectives(False), dtype))
         if min(bits) < 32 and dtype == "float32":

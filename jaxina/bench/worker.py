@@ -109,11 +109,12 @@ class Bench:
             )
 
 
-def measure(options: Options, size: int, mesh: Mesh, rank: int, ranks: int) -> dict[str, Any]:
+def measure(options: Options, size: int, mesh: Mesh, job: jaxina.Job) -> dict[str, Any]:
     """Times one size. Returns, for each way to sum, the milliseconds of each call in its slowest process."""
-    ways = ways_of(options.dtype, options.bits, options.rounding, options.versus_gloo)
+    block = job.configuration.block_size
+    ways = ways_of(options.dtype, options.bits, options.rounding, options.versus_gloo, block)
     elements = size // np.dtype(options.dtype).itemsize
-    bench = Bench(mesh, elements, rank, ranks, ways)
+    bench = Bench(mesh, elements, job.process, job.processes, ways)
     length = max(1, min(_MAX_ROW, _ROW_BYTES // size))
     warm = {way.name: [bench.row(way, turn, 1)[0] for turn in range(max(1, options.warmup))] for way in ways}
     iterations = options.iterations or _iterations(warm)
@@ -148,7 +149,7 @@ def main() -> None:
         mesh = Mesh(np.array(jax.devices()), ("workers",))
         for size in options.sizes:
             before, stolen = job.statistics(), StolenTime()
-            times = measure(options, size, mesh, job.process, job.processes)
+            times = measure(options, size, mesh, job)
             after = job.statistics()
             if job.process == 0:
                 grown = {name: after[name] - before[name] for name in after}

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 
+from jaxina import numerics
 from jaxina.bench import report
 from jaxina.bench.dtypes import DTYPES, TURNS, most_ranks
-from jaxina.bench.exact_input import exact_sum, first_difference, rank_input
+from jaxina.bench.exact_input import INPUT_PERIOD, exact_sum, first_difference, rank_input
 from jaxina.bench.sizes import parse_size, size_text, sweep
 from jaxina.bench.stolen_time import StolenTime
 from jaxina.errors import InvalidArgumentError
@@ -89,11 +90,26 @@ def test_a_wrong_element_is_named():
     bench = Bench.__new__(Bench)
     bench._elements, bench._rank, bench._ranks = 50, 1, 2
     index = int(np.flatnonzero(exact_sum(50, 2, 0))[0])
-    gloo, narrow = ways_of("float32", [8], "nearest", True)[1::-1]
+    gloo, narrow = ways_of("float32", [8], "nearest", True, 256)[1::-1]
     with pytest.raises(WrongResultError, match=f"gloo, 50 x float32, call 2, rank 1: element {index} is"):
         bench._check(gloo, 2, Result())
     with pytest.raises(WrongResultError, match="jaxina, 8 bits, 50 x float32, call 2, rank 1: element"):
         bench._check(narrow, 2, Result())
+
+
+@pytest.mark.parametrize("block", [64, 48])
+def test_narrow_sums_are_those_of_the_job_s_blocks(block):
+    """Beyond the inputs' period, too, which is no multiple of each block size."""
+    from jaxina.bench.ways import ways_of
+
+    elements = INPUT_PERIOD + 1000
+    right = numerics.all_reduce_reference([rank_input(elements, rank, 1) for rank in range(2)], block, bits=8)
+    (narrow,) = ways_of("float32", [8], "nearest", False, block)
+    (random,) = ways_of("float32", [8], "stochastic", False, block)
+    assert narrow.first_wrong(right, 2, 1) is None
+    assert random.first_wrong(right, 2, 1) is None
+    right[elements - 1] += 8
+    assert narrow.first_wrong(right, 2, 1)[0] == random.first_wrong(right, 2, 1)[0] == elements - 1
 
 
 def test_figures_of_a_size():
