@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -53,21 +53,30 @@ def layout_of(state: Any) -> tuple[Any, list[tuple[tuple[int, ...], Any]]]:
 def digest_of(state: Any) -> bytes:
     """A digest of the state's bits."""
     digest = hashlib.blake2b(digest_size=16)
-    for part in parts_of(leaves_of(state)):
+    for part in _cut(map(_host, leaves_of(state))):
         digest.update(part)
     return digest.digest()
 
 
 def parts_of(leaves: Sequence[Any]) -> Iterator[memoryview]:
-    """The bytes of the leaves, one after the other, in parts of at most `PART`."""
-    for leaf in leaves:
-        data = np.ascontiguousarray(_host(leaf)).reshape(-1).view(np.uint8).data
+    """What another member needs of the leaves, in parts of at most `PART`: see `restored`."""
+    weak = [isinstance(leaf, jax.Array) and bool(jax.typeof(leaf).weak_type) for leaf in leaves]
+    yield from _cut([*map(_host, leaves), np.array(weak, bool)])
+
+
+def _cut(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[memoryview]:
+    for array in arrays:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         for begin in range(0, len(data), PART):
             yield data[begin : begin + PART]
 
 
 def restored(like: Any, parts: Iterator[bytes]) -> Any:
-    """Reads a state that `parts_of` wrote.
+    """Reads a state that `parts_of` wrote: the leaves' bytes, and then one for each leaf that says if its type is weak.
+
+    JAX gives a weak type to Python's numbers, and to what is computed from them alone. It decides which dtypes results
+    have. If a newcomer's were others, its program would not be that of the other members. A step may change a weak type
+    to a strong one, so those of `like` do not count.
 
     Args:
       like: a state of the same structure, shapes and dtypes.
@@ -79,7 +88,7 @@ def restored(like: Any, parts: Iterator[bytes]) -> Any:
     leaves, tree = jax.tree.flatten(like)
     hosts = [_host(leaf) for leaf in leaves]
     data = bytearray()
-    wanted = sum(host.nbytes for host in hosts)
+    wanted = sum(host.nbytes for host in hosts) + len(hosts)
     for part in parts:
         data += part
         if len(data) > wanted:
@@ -87,9 +96,9 @@ def restored(like: Any, parts: Iterator[bytes]) -> Any:
     if len(data) != wanted:
         raise MismatchError(f"{'more than ' * (len(data) > wanted)}{len(data)} bytes of state came, not {wanted}")
     made, begin = [], 0
-    for leaf, host in zip(leaves, hosts, strict=True):
+    for leaf, host, weak in zip(leaves, hosts, data[wanted - len(hosts) :], strict=True):
         array = np.frombuffer(data, np.uint8, host.nbytes, begin).view(host.dtype).reshape(host.shape)
-        made.append(_like(leaf, array))
+        made.append(_like(leaf, array, weak != 0))
         begin += host.nbytes
     return jax.tree.unflatten(tree, made)
 
@@ -102,10 +111,15 @@ def _host(leaf: Any) -> np.ndarray[Any, Any]:
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
-def _like(leaf: Any, array: np.ndarray[Any, Any]) -> Any:
+def _like(leaf: Any, array: np.ndarray[Any, Any], weak: bool) -> Any:
     """The array as the same kind of leaf."""
     if _is_key(leaf):
         return jax.random.wrap_key_data(jnp.array(array), impl=jax.random.key_impl(leaf))
     if isinstance(leaf, jax.Array):
-        return jnp.array(array)
+        return _weak(array) if weak else jnp.array(array)
     return array.copy() if isinstance(leaf, np.ndarray) else type(leaf)(array[()])
+
+
+def _weak(array: np.ndarray[Any, Any]) -> jax.Array:
+    """The array with a weak type. JAX gives one to Python's numbers alone, and an update of elements keeps it."""
+    return jnp.full(array.shape, array.dtype.type(0).item()).at[...].set(array)

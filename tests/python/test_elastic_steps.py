@@ -250,6 +250,10 @@ def mixed():
     return [np.arange(5, dtype=np.int8), jnp.ones(3, jnp.bfloat16), 1.5, 3, np.float64(2), jnp.zeros((0, 4))]
 
 
+def weak():
+    return {"rate": jnp.asarray(0.1), "rates": jnp.full((2, 3), 0.5), "count": jnp.asarray(3), "strong": jnp.float32(1)}
+
+
 def of_two_parts():
     return jnp.arange(PART // 2, dtype=jnp.float32)
 
@@ -259,7 +263,7 @@ def doubled(leaf):
     return jax.random.split(leaf)[0] if is_key else leaf + leaf
 
 
-@pytest.mark.parametrize("make", [trained, mixed, of_two_parts])
+@pytest.mark.parametrize("make", [trained, mixed, weak, of_two_parts])
 def test_a_state_travels_bit_by_bit(make):
     state = make()
     changed = jax.tree.map(doubled, state)
@@ -269,10 +273,20 @@ def test_a_state_travels_bit_by_bit(make):
     assert digest_of(got) == digest_of(changed)
     assert digest_of(got) != digest_of(state)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(changed), strict=True):
-        assert type(one) is type(other) and np.shape(one) == np.shape(other)
+        assert type(one) is type(other) and jax.typeof(one) == jax.typeof(other)
     for wrong in (parts[:-1] + [parts[-1][:-1]], [*parts, b"x"]):
         with pytest.raises(errors.MismatchError, match="bytes of state came"):
             restored(state, iter(wrong))
+
+
+def test_types_are_weak_where_the_other_member_has_weak_ones():
+    """A weak type may become strong in the first step. A newcomer's own state is as before it."""
+    strong, before = jnp.float32(0.1), jnp.asarray(0.5)
+    assert jax.typeof(before).weak_type and not jax.typeof(strong).weak_type
+    for sent, own in ((strong, before), (before, strong)):
+        got = restored([own], map(bytes, parts_of([sent])))[0]
+        assert jax.typeof(got) == jax.typeof(sent) and got == sent
+    assert digest_of(jnp.asarray(0.5)) == digest_of(jnp.float32(0.5))
 
 
 def test_what_differs_in_structure_differs_in_words():
