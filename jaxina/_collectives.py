@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from typing import Any
 
 from jaxina import _tracing_settings, config
@@ -57,7 +58,7 @@ class collectives(contextlib.ContextDecorator):
     `jaxina.errors.MismatchError`.
 
     Raises:
-      InvalidArgumentError: `bits`, `rounding`, `smallest` or `seed` is none of these values.
+      InvalidArgumentError: `bucket_bytes`, `bits`, `rounding`, `smallest` or `seed` is none of these values.
 
     Example:
       `xla_total` keeps XLA's own all-reduce. The report gives the scope as the reason:
@@ -89,17 +90,19 @@ class collectives(contextlib.ContextDecorator):
         smallest: int | None = None,
         seed: int | None = None,
     ) -> None:
-        if bits is not None and bits not in config.BITS:
+        if bits is not None and _integer(bits) not in config.BITS:
             raise InvalidArgumentError(f"bits must be 8, 16, 32 or 64, not {bits!r}")
         if rounding is not None and rounding not in config.ROUNDINGS:
             raise InvalidArgumentError(f"rounding must be 'nearest' or 'stochastic', not {rounding!r}")
-        for name, value, bound in (("smallest", smallest, 2**63), ("seed", seed, 2**64)):
-            if value is not None and not 0 <= value < bound:
-                raise InvalidArgumentError(f"{name} must be from 0 to below {bound}, not {value!r}")
-        given = {"bits": bits, "rounding": rounding, "smallest": smallest, "seed": seed}
+        given = {
+            "bits": _integer(bits),
+            "rounding": rounding,
+            "smallest": _below(2**63, "smallest", smallest),
+            "seed": _below(2**64, "seed", seed),
+        }
         self._precision: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._carried = carried
-        self._bucket_bytes = bucket_bytes
+        self._bucket_bytes = _below(2**63, "bucket_bytes", bucket_bytes)
         self._entered: list[contextlib.ExitStack] = []
 
     def __enter__(self) -> collectives:
@@ -119,3 +122,25 @@ class collectives(contextlib.ContextDecorator):
 
     def _recreate_cm(self) -> collectives:
         return collectives(self._carried, bucket_bytes=self._bucket_bytes, **self._precision)
+
+
+def _integer(value: Any) -> int | None:
+    """The integer, NumPy's as well. None for what is none: a float would be cut off on its way to the engine."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
+def _below(bound: int, name: str, value: Any) -> int | None:
+    """The setting as an integer, or None if it is not set.
+
+    Raises:
+      InvalidArgumentError: it is no integer from 0 to below `bound`.
+    """
+    if value is None:
+        return None
+    integer = _integer(value)
+    if integer is None or not 0 <= integer < bound:
+        raise InvalidArgumentError(f"{name} must be an integer from 0 to below {bound}, not {value!r}")
+    return integer

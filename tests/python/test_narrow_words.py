@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE
 
 import jaxina
-from jaxina import numerics
+from jaxina import _tracing_settings, numerics
 from jaxina.errors import InvalidArgumentError
 
 JAXINA = Path(sys.executable).with_name("jaxina")
@@ -132,13 +132,26 @@ for bits, rounding in ((8, "nearest"), (16, "stochastic")):
     [
         ({"bits": 12}, "bits must be 8, 16, 32 or 64, not 12"),
         ({"rounding": "up"}, "rounding must be 'nearest' or 'stochastic', not 'up'"),
-        ({"smallest": -1}, "smallest must be from 0"),
-        ({"seed": 2**64}, "seed must be from 0"),
+        ({"smallest": -1}, "smallest must be an integer from 0"),
+        ({"seed": 2**64}, "seed must be an integer from 0"),
+        ({"bits": 8.0}, "bits must be 8, 16, 32 or 64, not 8.0"),
+        ({"smallest": "x"}, "smallest must be an integer from 0 to below 9223372036854775808, not 'x'"),
+        ({"smallest": 4096.9}, "smallest must be an integer .* not 4096.9"),
+        ({"seed": 1.7}, "seed must be an integer .* not 1.7"),
+        ({"bucket_bytes": -5}, "bucket_bytes must be an integer .* not -5"),
+        ({"bucket_bytes": 4e6}, "bucket_bytes must be an integer .* not 4000000.0"),
     ],
 )
 def test_bad_settings_are_refused(arguments: dict, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         jaxina.collectives(**arguments)
+
+
+def test_numpy_s_integers_are_settings() -> None:
+    given = {"bits": np.int64(8), "smallest": np.uint8(7), "seed": np.uint64(2**64 - 1), "bucket_bytes": np.int32(0)}
+    with jaxina.collectives(**given):
+        assert _tracing_settings.precision.value == _tracing_settings.Precision(8, "nearest", 7, 2**64 - 1)
+        assert _tracing_settings.precision.value.numbers == [8, 7, 0, -1]
 
 
 def test_processes_with_other_settings_do_not_start(tmp_path: Path) -> None:
