@@ -45,7 +45,6 @@ class JobShape {
 
   // Devices of each process, at least; exactly, if processes have equally many.
   std::uint32_t devices_per_worker() const { return devices_ / workers_; }
-  bool has_equal_workers() const { return devices_ % workers_ == 0; }
 
   // Always fits the bits that a pass has for its number of words, with the seed of narrow words.
   std::size_t words_per_chunk() const { return std::size_t{block_size_} * blocks_per_chunk_; }

@@ -11,7 +11,7 @@ using numerics::WireWord;
 
 namespace {
 
-void check_narrow(const JobShape& shape) {
+void check_narrow(const JobShape& shape, std::size_t devices) {
   if (shape.block_size() % numerics::kNarrowBlockStep != 0) {
     throw Error(ErrorCode::kInvalidArgument, "words of 8 or 16 bits need a block size that is a multiple of " +
                                                  std::to_string(numerics::kNarrowBlockStep) + ", not " +
@@ -21,10 +21,14 @@ void check_narrow(const JobShape& shape) {
     throw Error(ErrorCode::kInvalidArgument,
                 "this switch adds words of 32 bits only: use bits=32, or a switch in software");
   }
-  if (!shape.has_equal_workers()) {
-    throw Error(ErrorCode::kInvalidArgument, "words of 8 or 16 bits need equally many devices in each process, not " +
-                                                 std::to_string(shape.devices()) + " devices in " +
-                                                 std::to_string(shape.workers()) + " processes: use bits=32");
+  // Processes of other sizes would divide their words by other numbers, and their sums would not fit a word. If the
+  // processes differ, at least one finds it, and no sum is complete without that one.
+  if (devices * shape.workers() != shape.devices()) {
+    throw Error(ErrorCode::kInvalidArgument, "words of 8 or 16 bits need equally many devices in each process, and this "
+                                             "one has " +
+                                                 std::to_string(devices) + " of the " + std::to_string(shape.devices()) +
+                                                 " devices of " + std::to_string(shape.workers()) +
+                                                 " processes: use bits=32");
   }
 }
 
@@ -51,7 +55,7 @@ Layout::Layout(std::vector<Collective> contributions, const JobShape& shape, Pac
   add_tensors(true);
   close(narrow_, 0);
   if (narrow_.blocks > 0) {
-    check_narrow(shape_);
+    check_narrow(shape_, contributions_.size());
     if (packing == Packing::kNone) {
       throw Error(ErrorCode::kInvalidArgument,
                   "this aggregator adds words of 32 bits only: use bits=32, or another aggregator");

@@ -282,6 +282,23 @@ TEST(Worker, APassIsLostWhenLaterOnesOfItsPathAreAnswered) {
   }
 }
 
+TEST(Layout, NarrowWordsNeedEquallyManyDevicesInEachProcess) {
+  // Of four devices, one process has one and the other three: four divide by two all the same.
+  const JobShape shape({.devices = 4, .workers = 2, .slots = 2, .block_size = 8, .blocks_per_chunk = 4});
+  std::vector<float> memory(8);
+  const Collective one{{{ElementType::kFloat32, 8, memory.data(), memory.data(), false, numerics::WireWord::kInt8}}};
+  EXPECT_EQ(Layout({one, one}, shape).chunks(), 1u);
+  for (const std::size_t devices : {1u, 3u}) {
+    try {
+      Layout(std::vector<Collective>(devices, one), shape);
+      FAIL() << devices << " devices were taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code, ErrorCode::kInvalidArgument);
+      EXPECT_NE(error.status().message.find("equally many devices"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Layout, EqualBlocksAreWholeBlocksOfOneTensorInOneChunk) {
   const JobShape shape = SmallShape{.slots = 2, .block_size = 8, .blocks_per_chunk = 4}.of(1);
   std::vector<float> memory(64);
