@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -72,7 +73,8 @@ class LocalSum::Lane {
   std::vector<std::uint8_t> exponents_;
 };
 
-// Runs a task on the calling thread and on threads of its own, all at once.
+// Runs a task on the calling thread and on threads of its own, all at once. If the task throws on any of them, run()
+// throws the first exception, after all have ended.
 class LocalSum::ThreadTeam {
  public:
   using Task = std::function<void(std::size_t thread)>;
@@ -98,9 +100,10 @@ class LocalSum::ThreadTeam {
       ++round_;
     }
     changed_.notify_all();
-    task(0);
+    attempt(task, 0);
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return busy_ == 0; });
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
   }
 
  private:
@@ -113,6 +116,15 @@ class LocalSum::ThreadTeam {
     for (std::thread& thread : threads_) thread.join();
   }
 
+  void attempt(const Task& task, std::size_t thread) {
+    try {
+      task(thread);
+    } catch (...) {
+      const std::lock_guard guard(mutex_);
+      if (!thrown_) thrown_ = std::current_exception();
+    }
+  }
+
   void help(std::size_t index) {
     std::unique_lock lock(mutex_);
     for (std::uint64_t done = 0;;) {
@@ -121,7 +133,7 @@ class LocalSum::ThreadTeam {
       done = round_;
       const Task& task = *task_;
       lock.unlock();
-      task(index);
+      attempt(task, index);
       lock.lock();
       if (--busy_ == 0) changed_.notify_all();
     }
@@ -133,6 +145,7 @@ class LocalSum::ThreadTeam {
   std::uint64_t round_ = 0;
   std::size_t busy_ = 0;
   bool stopping_ = false;
+  std::exception_ptr thrown_;  // by the task, in this round
   std::vector<std::thread> threads_;
 };
 

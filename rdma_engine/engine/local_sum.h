@@ -18,10 +18,11 @@ class LocalSum {
   ~LocalSum();
 
   // Sums on the calling thread. contributions[d] is that of device d; all have the same fingerprint. Throws Error if
-  // the devices that hold the tensors fail. After that they cannot be used any more.
+  // the tensors have narrow words that this shape cannot have (kInvalidArgument), or if the devices that hold them
+  // fail. After that they cannot be used any more.
   void run(std::vector<Collective> contributions);
   // The same with the help of other threads, which start at the first call. Only for tensors in host memory. Throws
-  // Error(kSystem) if the threads cannot be started.
+  // also Error(kSystem) if the threads cannot be started.
   void run_together(const std::vector<Collective>& contributions);
 
  private:

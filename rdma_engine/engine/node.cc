@@ -53,6 +53,19 @@ std::unique_ptr<Endpoint> make_endpoint(const GroupConfig& config) {
   return std::visit([&](const auto& transport) { return make_endpoint(config.member, transport); }, config.transport);
 }
 
+// Does something that may throw, and returns how it went.
+template <typename Action>
+Status attempt(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return {ErrorCode::kSystem, error.what()};
+  }
+  return {};
+}
+
 std::string seconds(double s) { return std::to_string(static_cast<long>(s)) + " s"; }
 
 }  // namespace
@@ -96,7 +109,7 @@ void Node::submit(std::uint32_t index, Collective collective, Engine::Completion
     try {
       known = devices_.try_emplace(index).first;
     } catch (const Error& error) {
-      failed = no_thread_ = error.status();
+      failed = broken_ = error.status();
       if (endpoint_) endpoint_->wake();
       changed_.notify_all();
     }
@@ -120,28 +133,29 @@ bool Node::sum_inline(std::unique_lock<std::mutex>& lock, Device& submitter) {
   // If this device has two requests, the older one belongs to another call. Its completion must not run within this
   // call.
   if (!local_sum_ || busy_ || stopping_ || submitter.requests.size() > 1) return false;
-  if (!abort_reason_.ok() || !disagreement().ok()) return false;
+  if (!abort_reason_.ok() || !broken_.ok() || !disagreement().ok()) return false;
   if (submitter.requests.front().collective.device != nullptr) return false;
   if (elements_of(submitter.requests.front().collective) * local_.size() > kInlineElements) return false;
   const auto mine = static_cast<std::size_t>(std::find(local_.begin(), local_.end(), &submitter) - local_.begin());
   Round round = take();
   busy_ = true;
   lock.unlock();
-  local_sum_->run(std::move(round.contributions));
-  record(round);
+  const Status status = attempt([&] { local_sum_->run(std::move(round.contributions)); });
+  if (status.ok()) record(round);
   for (std::size_t i = 0; i < local_.size(); ++i) {
-    if (i != mine) local_[i]->completions.post(std::move(round.done[i]), {});
+    if (i != mine) local_[i]->completions.post(std::move(round.done[i]), status);
   }
   // Completions of this device that are queued come first.
   if (submitter.completions.has_called_all()) {
-    round.done[mine]({});
+    round.done[mine](status);
   } else {
-    submitter.completions.post(std::move(round.done[mine]), {});
+    submitter.completions.post(std::move(round.done[mine]), status);
   }
   lock.lock();
   busy_ = false;
+  if (broken_.ok()) broken_ = status;
   if (!failed_.ok()) fail_requests();
-  if (complete() || stopping_) changed_.notify_all();
+  if (complete() || stopping_ || !broken_.ok()) changed_.notify_all();
   return true;
 }
 
@@ -166,7 +180,7 @@ void Node::run() {
 }
 
 bool Node::connect() {
-  try {
+  const Status status = attempt([this] {
     GroupConfig config = connector_(group_);
     const JobShape shape = config.member.shape;
     {
@@ -188,13 +202,9 @@ bool Node::connect() {
     const std::lock_guard guard(mutex_);
     endpoint_ = std::move(endpoint);
     if (!endpoint_) local_sum_ = std::make_unique<LocalSum>(shape);
-    return true;
-  } catch (const Error& error) {
-    fail(error.status());
-  } catch (const std::exception& error) {
-    fail({ErrorCode::kSystem, error.what()});
-  }
-  return false;
+  });
+  if (!status.ok()) fail(status);
+  return status.ok();
 }
 
 bool Node::step() {
@@ -202,7 +212,7 @@ bool Node::step() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kIdleTick, [this] {
-      return stopping_ || !abort_reason_.ok() || !no_thread_.ok() || !in_flight_.empty() || (complete() && !busy_);
+      return stopping_ || !abort_reason_.ok() || !broken_.ok() || !in_flight_.empty() || (complete() && !busy_);
     });
     if (stopping_) {
       lock.unlock();
@@ -214,7 +224,7 @@ bool Node::step() {
       if (endpoint_) endpoint_->end(ended);
       return fail(ended), false;
     }
-    Status wrong = no_thread_.ok() ? late_device(now()) : no_thread_;
+    Status wrong = broken_.ok() ? late_device(now()) : broken_;
     while (wrong.ok() && complete() && !busy_) {
       wrong = disagreement();
       if (!wrong.ok()) break;
@@ -239,17 +249,14 @@ bool Node::step() {
 Status Node::sum_locally(Round& round) {
   prepare_results(round.contributions);
   const Collective& first = round.contributions.front();
-  Status status;
-  try {
+  const Status status = attempt([&] {
     if (first.device != nullptr || elements_of(first) * local_.size() < kTogetherElements) {
       local_sum_->run(std::move(round.contributions));
     } else {
       local_sum_->run_together(round.contributions);
     }
-    finish(round);
-  } catch (const Error& error) {
-    status = error.status();
-  }
+  });
+  if (status.ok()) finish(round);
   const std::lock_guard guard(mutex_);
   busy_ = false;
   return status;
@@ -257,12 +264,7 @@ Status Node::sum_locally(Round& round) {
 
 Status Node::send(Round& round) {
   prepare_results(round.contributions);
-  try {
-    endpoint_->worker().submit_contributions(std::move(round.contributions));
-  } catch (const Error& error) {
-    return error.status();
-  }
-  return {};
+  return attempt([&] { endpoint_->worker().submit_contributions(std::move(round.contributions)); });
 }
 
 bool Node::advance() {

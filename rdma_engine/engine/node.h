@@ -100,7 +100,7 @@ class Node {
   bool busy_ = false;                        // a round is being summed in this process
   Status failed_;                            // the first failure, final
   Status abort_reason_;
-  Status no_thread_;  // a device's completion thread could not be started, so the group ends for all
+  Status broken_;  // what a submitting thread found, for which the group ends for all
   bool stopping_ = false;
   Counters statistics_;
   std::uint64_t rounds_ = 0;  // number of rounds taken

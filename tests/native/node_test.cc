@@ -283,6 +283,45 @@ TEST(Node, AFailureOnTheSubmittingThreadOvertakesNone) {
   EXPECT_EQ(group.order(), (std::vector<int>{0, 1, 2}));
 }
 
+TEST(Node, NarrowWordsThatCannotBeEndTheGroupForAllDevices) {
+  // Sizes that the last device's thread sums, that the node's thread sums, and that several threads sum.
+  for (const std::size_t count : {8u, 40'000u, 200'000u}) {
+    std::vector<GroupConfig> configs = configs_for({2});
+    configs[0].member.shape =
+        JobShape({.devices = 2, .workers = 1, .slots = 8, .block_size = 10, .blocks_per_chunk = 4});
+    configs[0].collective_timeout_s = 20;
+    Cluster cluster(configs);
+    std::vector<float> x(count), y(count);
+    const auto submit = [&](std::uint32_t device, numerics::WireWord word) {
+      Tensor tensor{ElementType::kFloat32, count, x.data(), device == 0 ? x.data() : y.data()};
+      tensor.word = word;
+      return cluster.submit(device, {{tensor}});
+    };
+    for (const auto& [word, code] : {std::pair{numerics::WireWord::kInt32, ErrorCode::kOk},
+                                     std::pair{numerics::WireWord::kInt8, ErrorCode::kInvalidArgument},
+                                     std::pair{numerics::WireWord::kInt32, ErrorCode::kInvalidArgument}}) {
+      std::future<Status> first = submit(0, word), last = submit(1, word);
+      EXPECT_EQ(outcome(first).code, code) << count;
+      EXPECT_EQ(outcome(last).code, code) << count;
+    }
+  }
+}
+
+TEST(Node, NarrowWordsOfUnequalProcessesAreRefused) {
+  // In the third group, the first process has as many devices as if all had equally many.
+  for (const Processes& processes : {Processes{1, 3}, Processes{1, 2}, Processes{2, 1, 3}}) {
+    Cluster cluster(configs_for(processes));
+    std::vector<float> values(total(processes), 1);
+    std::vector<std::future<Status>> done;
+    for (std::uint32_t d = 0; d < total(processes); ++d) {
+      Tensor tensor{ElementType::kFloat32, 1, &values[d], &values[d]};
+      tensor.word = numerics::WireWord::kInt8;
+      done.push_back(cluster.submit(d, {{tensor}}));
+    }
+    for (auto& future : done) EXPECT_EQ(outcome(future).code, ErrorCode::kInvalidArgument);
+  }
+}
+
 TEST(Node, PartsOfACollectiveAreWholeBlocksAndCoverIt) {
   std::vector<std::byte> memory(1 << 20);
   Collective whole;
