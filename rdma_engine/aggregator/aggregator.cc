@@ -17,7 +17,7 @@ std::size_t stride_for(const JobShape& shape, const AggregatorOptions& options) 
 
 // The number of slots in this shard.
 std::size_t slots_in(const JobShape& shape, const Shard& shard) {
-  return (shape.slots() + shard.of - 1 - shard.index) / shard.of;
+  return shard.index < shape.slots() ? (shape.slots() - 1 - shard.index) / shard.of + 1 : 0;
 }
 
 }  // namespace

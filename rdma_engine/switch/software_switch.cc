@@ -96,6 +96,10 @@ void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part, const Combi
     throw Error(ErrorCode::kInvalidArgument, "a job has no part " + std::to_string(part.index) + " of " +
                                                  std::to_string(part.of) + ": parts count from 0");
   }
+  if (part.of > kMaxSlots) {  // times the number of threads, it must not overflow
+    throw Error(ErrorCode::kInvalidArgument, "a job has at most " + std::to_string(kMaxSlots) + " parts, not " +
+                                                 std::to_string(part.of) + ", because it has no more slots");
+  }
   const auto threads = narrow<std::uint32_t>(ports_.size());
   // The part of one thread, of all threads of all switches of the job.
   const auto of_thread = [&](std::uint32_t thread) {

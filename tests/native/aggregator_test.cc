@@ -204,7 +204,7 @@ TEST(Aggregator, MissingListsNoWorkerBeyondTheLast) {
 
 TEST(Aggregator, EveryShardHasEveryNthSlotAndAllShardsHaveAllSlots) {
   for (const std::uint32_t slots : {1u, 2u, 5u, 6u, 7u}) {
-    for (const std::uint32_t of_all : {1u, 2u, 3u, 8u}) {
+    for (const std::uint32_t of_all : {1u, 2u, 3u, 8u, 20u}) {
       const JobShape shape = SmallShape{.slots = slots, .block_size = 4, .blocks_per_chunk = 1}.of(1);
       std::vector<std::uint32_t> taken(slots + 1);
       for (std::uint32_t index = 0; index < of_all; ++index) {
@@ -234,6 +234,7 @@ TEST(Aggregator, AShardTakesMemoryForItsSlotsOnly) {
   std::size_t parts = 0;
   for (std::uint32_t index = 0; index < 3; ++index) parts += Aggregator::bytes_for(shape, {.shard = {index, 3}});
   EXPECT_EQ(parts, whole);
+  EXPECT_EQ(Aggregator::bytes_for(shape, {.shard = {100, ~std::uint32_t{0}}}), 0u) << "no slot has such a number";
   EXPECT_GE(whole, 2u * 100 * (4 * 1024 + 4) + 100 * sizeof(SlotState)) << "what describes a slot counts, too";
 }
 

@@ -211,6 +211,21 @@ TEST(Switch, PoolsHaveAMemoryLimitThatRemovedJobsGiveBack) {
   EXPECT_EQ(code_of(with_slots(51, 880)), ErrorCode::kOk);
 }
 
+TEST(Switch, PartsThatNoJobHasAreRefused) {
+  SoftwareSwitch software_switch({.ports = {}, .threads = 2});
+  // Twice 2^31 is 0 in 32 bits. One switch has the last part of 2^32 - 1.
+  for (const Shard& part : {Shard{0, 0}, Shard{3, 3}, Shard{0, kMaxSlots + 1}, Shard{0, 1u << 31},
+                            Shard{0, ~std::uint32_t{0}}, Shard{~std::uint32_t{0} - 1, ~std::uint32_t{0}}}) {
+    try {
+      software_switch.add_job(job_of(2), part);
+      ADD_FAILURE() << part.index << " of " << part.of << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status().code, ErrorCode::kInvalidArgument);
+    }
+  }
+  software_switch.add_job(job_of(2), {kMaxSlots - 1, kMaxSlots});
+}
+
 TEST(Switch, CommandsFromManyThreadsWhileDataFlows) {
   constexpr std::uint32_t n = 2;
   SoftwareSwitch software_switch({.ports = {}, .threads = 2});
