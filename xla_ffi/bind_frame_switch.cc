@@ -19,6 +19,16 @@ namespace jaxina {
 namespace nb = nanobind;
 using namespace nb::literals;
 
+namespace {
+
+std::vector<roce::ConnectionEnd> ends_of(const std::vector<ConnectionFields>& fields) {
+  std::vector<roce::ConnectionEnd> ends;
+  for (const ConnectionFields& one : fields) ends.push_back(connection_of(one));
+  return ends;
+}
+
+}  // namespace
+
 void bind_frame_switch(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<FrameSwitch>(
@@ -40,9 +50,7 @@ void bind_frame_switch(nb::module_& m) {
           "add_ring",
           [](FrameSwitch& self, std::uint32_t job, const JobShape& shape, const std::vector<ConnectionFields>& fields,
              std::vector<std::uint32_t> racks, std::optional<std::uint32_t> rack) {
-            std::vector<roce::ConnectionEnd> ends;
-            for (const ConnectionFields& one : fields) ends.push_back(connection_of(one));
-            self.add_ring(job, shape, ends, {std::move(racks), rack});
+            self.add_ring(job, shape, ends_of(fields), {std::move(racks), rack});
           },
           "job"_a, "shape"_a, "ends"_a, "racks"_a = std::vector<std::uint32_t>{}, "rack"_a = nb::none(), Release(),
           "From now on adds what the workers of a ring write to each other.\n\n"
@@ -57,7 +65,17 @@ void bind_frame_switch(nb::module_& m) {
           "switch adds alone, and the one above must not be told.\n\n"
           "Raises:\n"
           "  InvalidArgumentError: if there can be no such ring.\n"
-          "  JobRejectedError: if there is such a job or such a connection.")
+          "  JobRejectedError: if there is such a job or such a connection, or if memory is short.")
+      .def_static(
+          "ring_bytes",
+          [](const JobShape& shape, const std::vector<ConnectionFields>& fields, std::vector<std::uint32_t> racks,
+             std::optional<std::uint32_t> rack) {
+            return FrameSwitch::ring_bytes(shape, ends_of(fields), {std::move(racks), rack});
+          },
+          "shape"_a, "ends"_a, "racks"_a = std::vector<std::uint32_t>{}, "rack"_a = nb::none(),
+          "The bytes of memory that a switch needs for such a ring. The arguments are those of `add_ring`.\n\n"
+          "Raises:\n"
+          "  InvalidArgumentError: if there can be no such ring.")
       .def("remove_ring", &FrameSwitch::remove_ring, "job"_a, Release(),
            "From now on passes a ring's packets as they are. Does nothing if there is no such job.")
       .def(

@@ -71,11 +71,11 @@ class AssistedJobs:
             what = serve.described()
         elif role == "rack":
             rack = roles.RackOfRing.read(request.rack, shape.workers)
-            memory = self._checked_memory(shape.pool_bytes, 0, asker)
             if not isinstance(self._data_plane, RackPlane):
                 raise InvalidArgumentError(
                     "this switch is not on the way between the workers of a rack: start it with --transparent"
                 )
+            memory = self._checked_memory(self._data_plane.rack_bytes(shape, rack), 0, asker)
             self._data_plane.sum_rack(request.job, shape, rack)
             what = rack.described()
         else:

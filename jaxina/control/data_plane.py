@@ -234,6 +234,14 @@ class RingPlane(Protocol):
 class RackPlane(Protocol):
     """A data plane between the workers of a rack."""
 
+    def rack_bytes(self, shape: JobShape, rack: RackOfRing) -> int:
+        """The bytes of memory that `sum_rack` takes.
+
+        Raises:
+          InvalidArgumentError: as `sum_rack`.
+        """
+        ...
+
     def sum_rack(self, job: int, shape: JobShape, rack: RackOfRing) -> None:
         """Sums a rack's part of a ring, until `remove_job`.
 

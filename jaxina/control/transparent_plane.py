@@ -39,6 +39,9 @@ class TransparentPlane:
     def connect_ring(self, job: int, ends: Sequence[QueuePairs]) -> None:
         self._frames.add_ring(job, self._shapes[job], [fields_of(end) for end in ends])
 
+    def rack_bytes(self, shape: JobShape, rack: RackOfRing) -> int:
+        return FrameSwitch.ring_bytes(shape, [fields_of(end) for end in rack.ends], rack.racks, rack.own)
+
     def sum_rack(self, job: int, shape: JobShape, rack: RackOfRing) -> None:
         self._frames.add_ring(job, shape, [fields_of(end) for end in rack.ends], rack.racks, rack.own)
 

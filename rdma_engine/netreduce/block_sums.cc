@@ -27,6 +27,11 @@ BlockSums::BlockSums(const RingSpec& spec, std::size_t contributions)
   for (SlotState& state : states_) state.reset(workers_);
 }
 
+std::size_t BlockSums::bytes_for(const RingSpec& spec) {
+  return sizeof(BlockSums) +
+         spec.shape.slots() * (spec.most_packets() * (sizeof(SlotState) + 2 * spec.mtu) + 2 * sizeof(Extent));
+}
+
 // The pass's first block has begun, so the pass before is complete and all workers have the one before that. Passes
 // have different numbers of blocks, so the others' versions may be of any earlier pass: all become this pass's, with
 // nothing in them.
@@ -46,18 +51,20 @@ BlockSums::Added BlockSums::add(std::uint32_t worker, const RingMessage& message
                                        {.worker = worker, .epoch = message.epoch, .fingerprint = extent});
   switch (outcome.verdict) {
     case Verdict::kFirst:
-      JAXINA_ASSERT(index == 0);
+      if (index != 0) return Added::kContradicts;
       begin(message, extent);
       break;
     case Verdict::kAdd: break;
     case Verdict::kAhead:
-    case Verdict::kMismatch: return Added::kContradicts;
-    // A worker's epochs count its messages, and each packet is taken once.
+    case Verdict::kMismatch:
+    // A worker's epochs count its messages, each packet is taken once, and no worker begins a pass before it has the
+    // result of the one before. Only who breaks that rule comes here: at a spine its messages may overtake each other,
+    // and its next passes take the place of a pass that another worker has not finished.
     case Verdict::kReplace:
     case Verdict::kDuplicate:
     case Verdict::kResend:
     case Verdict::kOverlap:
-    case Verdict::kStale: JAXINA_ASSERT(!"a packet was counted before");
+    case Verdict::kStale: return Added::kContradicts;
   }
   const std::size_t offset = index * mtu_;
   std::uint8_t* sums = &payloads_[version_at(message.slot, message.epoch) * stride_ + offset];

@@ -19,11 +19,13 @@ class BlockSums {
  public:
   // The sum of so many contributions to each block.
   BlockSums(const RingSpec& spec, std::size_t contributions);
+  // The bytes that the sums of such a job take.
+  static std::size_t bytes_for(const RingSpec& spec);
 
   enum class Added : std::uint8_t {
     kCounted,
     kCompleted,    // all contributions are in the block
-    kContradicts,  // another worker's message for this pass has another size, or the pass cannot have begun
+    kContradicts,  // another worker's message for this pass has another size, or a worker broke the slots' rule
   };
   // Adds block `index` of a worker's message. A worker's blocks of a pass come in their order, each once.
   Added add(std::uint32_t worker, const RingMessage& message, std::uint32_t index,

@@ -22,6 +22,7 @@ struct RingMessage {
 class MessageRing {
  public:
   explicit MessageRing(std::size_t slots) : messages_(2 * slots) {}
+  static std::size_t bytes_for(std::size_t slots) { return sizeof(MessageRing) + 2 * slots * sizeof(RingMessage); }
 
   void add(const RingMessage& message) { messages_[2 * std::size_t{message.slot} + message.epoch % 2] = message; }
   // The message that has this packet, or null if it is older than all that are kept.

@@ -56,6 +56,14 @@ RingJob::RingJob(const RingSpec& spec)
   totals_.emplace(spec, 1);
 }
 
+std::size_t RingJob::bytes_for(const RingSpec& spec) {
+  const std::size_t slots = spec.shape.slots();
+  const std::size_t connection = sizeof(Connection) + MessageRing::bytes_for(slots) + slots * sizeof(std::uint32_t);
+  const std::size_t connections = spec.members.size() + (spec.from_above ? 1 : 0);
+  const std::size_t sums = BlockSums::bytes_for(spec) * (spec.position == Position::kLeaf ? 2 : 1);
+  return sizeof(RingJob) + connections * (connection + sizeof(RingMember)) + sums;
+}
+
 void RingJob::on_packet(std::uint32_t member, const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output) {
   JAXINA_ASSERT(!ended_ && member < connections_.size());
   Connection& connection = *connections_[member];

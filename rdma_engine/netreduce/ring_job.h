@@ -46,6 +46,8 @@ class RingJob {
  public:
   // Throws Error(kInvalidArgument) if the spec does not hold.
   explicit RingJob(const RingSpec& spec);
+  // The bytes that such a job takes. Of the ends of its connections most are those of packets that are held.
+  static std::size_t bytes_for(const RingSpec& spec);
 
   // Processes an intact frame of connection `member` of the spec; the one from above has the number behind the last
   // member. `egress` is where it would leave. Not if has_ended().

@@ -9,16 +9,18 @@ namespace jaxina::netreduce {
 RingJob* TransparentSwitch::add(const RingSpec& spec) {
   if (jobs_.contains(spec.job)) return nullptr;
   auto job = std::make_unique<RingJob>(spec);
-  std::map<FlowKey, Flow> flows = flows_;
+  std::map<FlowKey, Flow> own;
   const auto note = [&](const RingMember& member, std::size_t number) {
-    return flows.try_emplace(key_of(member), Flow{job.get(), narrow<std::uint32_t>(number)}).second;
+    const FlowKey key = key_of(member);
+    return !flows_.contains(key) && own.try_emplace(key, Flow{job.get(), narrow<std::uint32_t>(number)}).second;
   };
   for (std::size_t member = 0; member < spec.members.size(); ++member) {
     if (!note(spec.members[member], member)) return nullptr;
   }
   if (spec.from_above && !note(*spec.from_above, spec.members.size())) return nullptr;
-  flows_ = std::move(flows);
-  return (jobs_[spec.job] = std::move(job)).get();
+  RingJob* added = (jobs_[spec.job] = std::move(job)).get();
+  flows_.merge(own);
+  return added;
 }
 
 void TransparentSwitch::remove(std::uint32_t job) {

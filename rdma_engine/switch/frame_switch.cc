@@ -24,6 +24,27 @@ std::array<std::uint8_t, 4> ip_of(const roce::ConnectionEnd& end) {
   return ip;
 }
 
+netreduce::RingSpec ring_of(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends) {
+  netreduce::RingSpec spec{.job = job, .shape = shape, .mtu = 0, .members = {}};
+  for (std::size_t worker = 0; worker < ends.size(); ++worker) {
+    const roce::ConnectionEnd &own = ends[worker], &next = ends[(worker + 1) % ends.size()];
+    if (own.qpns.size() != 2) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "a worker in a ring has two queue pairs, not " + std::to_string(own.qpns.size()));
+    }
+    spec.mtu = own.mtu;
+    spec.members.push_back({.source = ip_of(own),
+                            .destination = ip_of(next),
+                            .port = next.udp_port,
+                            .qpn = next.qpns[1],
+                            .first_psn = own.psn,
+                            .rkey = next.rkey,
+                            .memory = next.memory});
+  }
+  spec.check();
+  return spec;
+}
+
 // What a switch at this place sees of a ring.
 netreduce::RingSpec part_of(const netreduce::RingSpec& ring, const RingRacks& racks) {
   const auto& of_worker = racks.of_worker;
@@ -55,36 +76,36 @@ auto FrameSwitch::on_thread(Command command) {
 
 void FrameSwitch::add_ring(std::uint32_t job, const JobShape& shape, std::span<const roce::ConnectionEnd> ends,
                            const RingRacks& racks) {
-  netreduce::RingSpec spec{.job = job, .shape = shape, .mtu = 0, .members = {}};
-  for (std::size_t worker = 0; worker < ends.size(); ++worker) {
-    const roce::ConnectionEnd &own = ends[worker], &next = ends[(worker + 1) % ends.size()];
-    if (own.qpns.size() != 2) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "a worker in a ring has two queue pairs, not " + std::to_string(own.qpns.size()));
-    }
-    spec.mtu = own.mtu;
-    spec.members.push_back({.source = ip_of(own),
-                            .destination = ip_of(next),
-                            .port = next.udp_port,
-                            .qpn = next.qpns[1],
-                            .first_psn = own.psn,
-                            .rkey = next.rkey,
-                            .memory = next.memory});
-  }
-  spec.check();
-  spec = part_of(spec, racks);
+  netreduce::RingSpec spec = part_of(ring_of(job, shape, ends), racks);
+  const std::size_t bytes = netreduce::RingJob::bytes_for(spec);
+  const std::lock_guard guard(mutex_);
+  room_.check(job, bytes);
   const bool is_added = on_thread([this, spec = std::move(spec)] { return engine_.rings().add(spec) != nullptr; });
   if (!is_added) {
     throw Error(ErrorCode::kJobRejected,
-                "the switch has job " + std::to_string(job) + " already, or one of its connections in another job");
+                "the switch has one of the connections of job " + std::to_string(job) + " in another job");
   }
+  room_.take(job, bytes);
+}
+
+std::size_t FrameSwitch::ring_bytes(const JobShape& shape, std::span<const roce::ConnectionEnd> ends,
+                                    const RingRacks& racks) {
+  return netreduce::RingJob::bytes_for(part_of(ring_of(0, shape, ends), racks));
 }
 
 void FrameSwitch::remove_ring(std::uint32_t job) {
+  const std::lock_guard guard(mutex_);
+  room_.give_back(job);
   on_thread([this, job] { engine_.rings().remove(job); });
 }
 
+void FrameSwitch::stop() {
+  const std::lock_guard guard(mutex_);
+  thread_.reset();
+}
+
 SwitchCounters FrameSwitch::statistics() {
+  const std::lock_guard guard(mutex_);
   return on_thread([this] {
     SwitchCounters counters;
     engine_.count(counters);

@@ -10,10 +10,8 @@
 //   const Aggregator* find(job), const Counters* counters_of(job), void count(SwitchCounters&)
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <future>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -25,12 +23,10 @@
 #include "rdma_engine/aggregator/aggregator.h"
 #include "rdma_engine/shape/job_spec.h"
 #include "rdma_engine/switch/data_thread.h"
+#include "rdma_engine/switch/pool_room.h"
 #include "rdma_engine/switch/switch_counters.h"
 
 namespace jaxina {
-
-// The limit for the memory of all jobs of a switch together. It is needed because anybody may ask for a job.
-inline constexpr std::size_t kMaxPoolBytes = std::size_t{1} << 30;
 
 // Thread-safe. The methods wait for the data threads, for a limited time. They throw Error(kSystem) if a thread does
 // not answer, and Error(kShutDown) after stop().
@@ -77,7 +73,7 @@ class Lanes {
   // Removes a job. If it does not exist, nothing happens.
   void remove_job(std::uint32_t id) {
     const std::lock_guard lock(mutex_);
-    if (!jobs_.contains(id)) return;
+    if (!room_.jobs().contains(id)) return;
     forget(id);
   }
 
@@ -96,7 +92,7 @@ class Lanes {
   SwitchCounters statistics() {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint32_t> ids;
-    for (const auto& [id, bytes] : jobs_) ids.push_back(id);
+    for (const auto& [id, bytes] : room_.jobs()) ids.push_back(id);
     SwitchCounters sum;
     for (const SwitchCounters& part : on_each([&](std::size_t, Engine& engine) {
            return [&engine, ids] {
@@ -187,22 +183,16 @@ class Lanes {
 
   void check_room(std::uint32_t id, std::size_t bytes) const {
     check_running();
-    if (jobs_.contains(id)) throw Error(ErrorCode::kJobRejected, "job " + std::to_string(id) + " exists already");
-    std::size_t left = kMaxPoolBytes;
-    for (const auto& [other, taken] : jobs_) left -= std::min(left, taken);
-    if (bytes <= left) return;
-    throw Error(ErrorCode::kJobRejected, "the job's pool takes " + std::to_string(bytes >> 20) +
-                                             " MiB, and the switch has " + std::to_string(left >> 20) +
-                                             " MiB left for pools: lower the slots or the chunk");
+    room_.check(id, bytes);
   }
 
   // Lets all lanes add a job. After any failure none has it.
   template <typename CommandFor>
   void enter(std::uint32_t id, std::size_t bytes, CommandFor command_for) {
-    jobs_[id] = bytes;
+    room_.take(id, bytes);
     try {
       on_each(command_for);
-    } catch (const Error&) {
+    } catch (...) {
       forget(id);
       throw;
     }
@@ -233,7 +223,7 @@ class Lanes {
   // Removes the job from all lanes, after everything they were told about it before. Frees the job's memory here if
   // they answer in time.
   void forget(std::uint32_t id) {
-    jobs_.erase(id);
+    room_.give_back(id);
     std::vector<std::future<std::unique_ptr<Job>>> parts;
     for (const auto& lane : lanes_) {
       Engine& engine = *lane->engine;
@@ -246,8 +236,8 @@ class Lanes {
   }
 
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;                           // one command at a time
-  std::map<std::uint32_t, std::size_t> jobs_;  // bytes, by job id
+  std::mutex mutex_;  // one command at a time
+  PoolRoom room_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

@@ -42,7 +42,8 @@ Outcome sum_through_switch(HostsAroundSwitch& hosts, std::vector<FloatSum>& sums
   Meeting meeting(kWorkers, [&](std::span<const roce::ConnectionEnd> ends) {
     if (variation.is_untold) return;
     frames->add_ring(kJob, job.shape, ends);
-    EXPECT_THROW(frames->add_ring(kJob, job.shape, ends), Error) << "a connection is in one ring only";
+    EXPECT_THROW(frames->add_ring(kJob, job.shape, ends), Error) << "there is such a job";
+    EXPECT_THROW(frames->add_ring(kJob + 1, job.shape, ends), Error) << "a connection is in one ring only";
   });
   Outcome outcome;
   FloatSum other(kWorkers, 50'000, 3);

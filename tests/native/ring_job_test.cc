@@ -152,6 +152,16 @@ TEST_F(Ring, FromBeforeTheConnectionNothingLeaves) {
   EXPECT_FALSE(job_->has_ended());
 }
 
+TEST_F(Ring, MostOfARingsMemoryIsHeldForItsConnections) {
+  const auto bytes = [](std::size_t workers) {
+    RingSpec spec = Ring::spec();
+    spec.members.resize(workers);
+    return RingJob::bytes_for(spec);
+  };
+  EXPECT_GT(bytes(3) - bytes(2), sizeof(HeldPackets));
+  EXPECT_GT(bytes(2), 2 * sizeof(HeldPackets) + BlockSums::bytes_for(spec()));
+}
+
 TEST_F(Ring, PassesOfDifferentLengthsShareASlot) {
   const std::size_t lengths[] = {4, 8, 2, 8, 3};
   std::uint64_t number = 0;

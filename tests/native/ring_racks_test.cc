@@ -192,6 +192,20 @@ TEST_F(RingInRacks, ALeafWhoseWorkersContradictEachOtherTellsTheSpine) {
   EXPECT_TRUE(spine_job_->has_ended());
 }
 
+TEST_F(RingInRacks, AMemberThatRunsAheadOfTheOthersEndsTheJob) {
+  // At the spine messages may overtake each other. Each has two packets. Worker 1 begins the third pass before worker 2
+  // has sent all of the first one.
+  const auto pass = [&](std::uint32_t epoch) { return Message{.epoch = epoch, .words = Bytes(32)}; };
+  for (std::uint32_t epoch = 0; epoch < 2; ++epoch) {
+    for (const std::uint32_t worker : {1u, 2u}) at(spine_, frame(worker, 2 * epoch, pass(epoch), 0));
+  }
+  at(spine_, frame(1, 4, pass(2), 0));
+  EXPECT_FALSE(spine_job_->has_ended());
+  at(spine_, frame(2, 0, pass(0), 1));
+  EXPECT_TRUE(spine_job_->has_ended());
+  EXPECT_EQ(kind_of(only(spine_, frame(1, 4, pass(2), 1))), roce::RingKind::kContradicted);
+}
+
 TEST_F(RingInRacks, EmptyWritesOfOtherSwitchesPassUnlessTheirPacketIsAwaited) {
   const RingMember member = spec().members[2];
   const auto empty = [&](std::uint32_t psn) {

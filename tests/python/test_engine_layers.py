@@ -70,7 +70,7 @@ LIMITS = {
     r"kM(?:ax|in)BlockSize = ": "rdma_engine/numerics/element_codec.h",
     r"kMaxBlocksPerChunk = ": "rdma_engine/wire/packet.h",
     r"kMaxPacketSize = ": "rdma_engine/wire/packet.h",
-    r"kMaxPoolBytes = ": "rdma_engine/switch/lanes.h",
+    r"kMaxPoolBytes = ": "rdma_engine/switch/pool_room.h",
     r"kMaxReason = ": "rdma_engine/datagrams/notices.h",
     r"MAX_(?:WORKERS|SLOTS|BLOCKS_PER_CHUNK|BLOCK_SIZE) = ": None,  # Python takes them from the native module
 }
