@@ -255,3 +255,22 @@ raise SystemExit
 """
     one, _ = outputs(tmp_path, "", before=before)
     assert one[-1].startswith("jaxina[NEVER_JOINED]: process 1 did not call jaxina.init()")
+
+
+def test_strangers_that_say_nothing_keep_no_process_out(tmp_path):
+    """Process 1 takes 64 connections of strangers. Process 0 comes last."""
+    besieged = """
+import socket
+from jaxina import joining
+
+exchange, strangers = joining.exchange_endpoints, []
+
+def besiege(topology, incarnation, own, timeout):
+    if topology.process == 1:
+        strangers.extend(socket.create_connection(own[:2]) for _ in range(100))
+    return exchange(topology, incarnation, own, timeout)
+
+joining.exchange_endpoints = besiege
+"""
+    for lines in outputs(tmp_path, besieged + "attempt(jax.jit(lambda x: jnp.roll(x, 1)))"):
+        assert lines[-1].startswith("result"), lines

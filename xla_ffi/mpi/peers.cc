@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <new>
 
 #include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
@@ -53,6 +52,30 @@ Address address_of(const std::string& host, std::uint16_t port) {
   return address;
 }
 
+int new_event() {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) fail("eventfd");
+  return fd;
+}
+
+// Listens at the first of the ports at which nobody else does.
+int listen_at(const std::string& host, const std::vector<std::uint16_t>& ports) {
+  for (const std::uint16_t port : ports.empty() ? std::vector<std::uint16_t>{0} : ports) {
+    const Address any = address_of(host, port);
+    const int fd = socket(any.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) fail("socket");
+    if (bind(fd, any.get(), any.length) == 0 && listen(fd, 1024) == 0) return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    if (error != EADDRINUSE) break;
+  }
+  fail("cannot listen at " + net::interface_of(host) +
+       (ports.empty()
+            ? ""
+            : ", ports " + std::to_string(ports.front()) + "-" + std::to_string(ports.back()) + " (JAXINA_PORTS)"));
+}
+
 }  // namespace
 
 Peers::Link::~Link() {
@@ -75,26 +98,11 @@ Status Peers::Receive::ended() const {
                                     "waits for" + kAdvice + ", and that all take the same branches"};
 }
 
-Peers::Peers(int rank, const std::string& host, const std::vector<std::uint16_t>& ports) : rank_(rank) {
-  wakeup_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wakeup_ < 0) fail("eventfd");
+Peers::Peers(int rank, const std::string& host, const std::vector<std::uint16_t>& ports)
+    : rank_(rank), wakeup_(new_event()), listener_(listen_at(host, ports)) {
   sockaddr_storage bound{};
   socklen_t length = sizeof(bound);
-  // The first port at which nobody listens.
-  for (const std::uint16_t port : ports.empty() ? std::vector<std::uint16_t>{0} : ports) {
-    const Address any = address_of(host, port);
-    if (listener_ >= 0) close(listener_);
-    listener_ = socket(any.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (listener_ < 0) fail("socket");
-    if (bind(listener_, any.get(), any.length) == 0 && listen(listener_, 1024) == 0) break;
-    if (errno != EADDRINUSE || port == 0 || port == ports.back()) {
-      fail("cannot listen at " + net::interface_of(host) +
-           (ports.empty()
-                ? ""
-                : ", ports " + std::to_string(ports.front()) + "-" + std::to_string(ports.back()) + " (JAXINA_PORTS)"));
-    }
-  }
-  if (getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) fail("getsockname");
+  if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) fail("getsockname");
   own_.host = host;
   own_.port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
                                                 : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
@@ -109,9 +117,7 @@ Peers::~Peers() {
   }
   wake();
   thread_.join();
-  for (const auto& [fd, said] : unidentified_) close(fd);
-  close(listener_);
-  close(wakeup_);
+  for (const Stranger& stranger : strangers_) close(stranger.fd);
 }
 
 void Peers::meet(std::vector<Endpoint> by_rank, Nanoseconds timeout, std::function<bool(int)> ended) {
@@ -331,7 +337,7 @@ void Peers::adopt(int rank, int fd) {
 
 void Peers::wake() const {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wakeup_, &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = write(wakeup_.get(), &one, sizeof(one));
 }
 
 }  // namespace jaxina::mpi

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,7 @@
 
 #include "rdma_engine/base/time.h"
 #include "rdma_engine/errors.h"
+#include "rdma_engine/net/udp_socket.h"
 
 namespace jaxina::mpi {
 
@@ -43,7 +45,6 @@ struct Call {
 
 class Peers {
  public:
-  // Listens at a free port of the numeric address. Throws Error(kSystem).
   // Listens at the first of the ports at which nobody else does; without ports, at one that the system chooses. Throws
   // Error.
   Peers(int rank, const std::string& host, const std::vector<std::uint16_t>& ports);
@@ -75,6 +76,11 @@ class Peers {
 
  private:
   struct Link;
+  struct Stranger {
+    explicit Stranger(int of) : fd(of) {}
+    int fd;
+    std::vector<std::byte> said;
+  };
   struct Message {
     std::uint64_t name;
     std::vector<std::byte> data;
@@ -94,7 +100,7 @@ class Peers {
 
   void run();
   void accept_one();
-  bool read_hello(int fd);
+  bool read_hello(Stranger& stranger);
   bool read_from(int rank, Link& link);
   void begin_message(int rank, Link& link);
   void end_message(int rank, Link& link);
@@ -115,10 +121,10 @@ class Peers {
   std::uint64_t ended_run_ = 0;  // the run that this process ended last; 0: none
   bool stopping_ = false;
 
-  int listener_ = -1;
-  int wakeup_ = -1;
-  // Connections that have not yet sent a whole Hello, and what they have sent. Only thread_ uses it.
-  std::map<int, std::vector<std::byte>> unidentified_;
+  net::FileDescriptor wakeup_;
+  net::FileDescriptor listener_;
+  // Connections that have not yet sent a whole Hello, the oldest first. Only thread_ uses it.
+  std::list<Stranger> strangers_;
   std::thread thread_;
 };
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
+#include <exception>
 #include <utility>
 
 #include "xla_ffi/mpi/peers_parts.h"
@@ -15,16 +15,16 @@
 namespace jaxina::mpi {
 namespace {
 
-constexpr std::size_t kMaxUnidentified = 64;
+constexpr std::size_t kMaxStrangers = 64;
 constexpr std::size_t kPiece = 1 << 20;  // bytes read from one peer before the next gets its turn
 
 }  // namespace
 
 void Peers::run() {
   std::vector<pollfd> watched;
-  std::vector<int> ranks;  // ranks[i] belongs to watched[i + 2]; -1: not identified yet
+  std::vector<int> ranks;  // ranks[i] belongs to watched[i + 2]; the strangers follow
   while (true) {
-    watched = {{wakeup_, POLLIN, 0}, {listener_, POLLIN, 0}};
+    watched = {{wakeup_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
     ranks.clear();
     {
       const std::lock_guard lock(mutex_);
@@ -35,24 +35,13 @@ void Peers::run() {
         ranks.push_back(rank);
       }
     }
-    for (const auto& [fd, said] : unidentified_) {
-      watched.push_back({fd, POLLIN, 0});
-      ranks.push_back(-1);
-    }
+    for (const Stranger& stranger : strangers_) watched.push_back({stranger.fd, POLLIN, 0});
     poll(watched.data(), watched.size(), -1);
     std::uint64_t count;
     if (watched[0].revents != 0) [[maybe_unused]]
-      const ssize_t got = read(wakeup_, &count, sizeof(count));
-    if (watched[1].revents != 0) accept_one();
+      const ssize_t got = read(wakeup_.get(), &count, sizeof(count));
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (watched[i + 2].revents == 0) continue;
-      if (ranks[i] < 0) {
-        if (!read_hello(watched[i + 2].fd)) {
-          unidentified_.erase(watched[i + 2].fd);
-          close(watched[i + 2].fd);
-        }
-        continue;
-      }
       Link* link;
       {
         const std::lock_guard lock(mutex_);
@@ -61,28 +50,38 @@ void Peers::run() {
       bool goes_on = false;
       try {
         goes_on = read_from(ranks[i], *link);
-      } catch (const std::bad_alloc&) {  // no memory for a message that nobody waits for yet: the connection is lost
+      } catch (const std::exception&) {  // no memory for a message that nobody waits for yet: the connection is lost
       }
       if (!goes_on) lose(*link);
     }
+    std::size_t at = ranks.size() + 2;
+    for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++at) {
+      const auto one = stranger++;
+      if (watched[at].revents == 0 || read_hello(*one)) continue;
+      if (one->fd >= 0) close(one->fd);
+      strangers_.erase(one);
+    }
+    if (watched[1].revents != 0) accept_one();
   }
 }
 
 void Peers::accept_one() {
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
-  if (unidentified_.size() >= kMaxUnidentified) {
-    close(fd);
-    return;
+  // A process of the job says Hello as soon as it is connected. Who has been silent for longest is none.
+  if (strangers_.size() == kMaxStrangers) {
+    close(strangers_.front().fd);
+    strangers_.pop_front();
   }
-  unidentified_[fd];
+  strangers_.emplace_back(fd);
 }
 
-// Reads the Hello of a connection. If the Hello is right, the connection becomes a link. False if it must be closed.
-bool Peers::read_hello(int fd) {
-  std::vector<std::byte>& said = unidentified_.at(fd);
+// Reads the Hello of a connection. If the Hello is right, the connection becomes a link, and the stranger has none any
+// more. False if the stranger must be forgotten.
+bool Peers::read_hello(Stranger& stranger) {
+  std::vector<std::byte>& said = stranger.said;
   std::byte part[sizeof(Hello)];
-  const ssize_t got = recv(fd, part, sizeof(Hello) - said.size(), 0);
+  const ssize_t got = recv(stranger.fd, part, sizeof(Hello) - said.size(), 0);
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
   said.insert(said.end(), part, part + got);
   if (said.size() < sizeof(Hello)) return true;
@@ -90,10 +89,9 @@ bool Peers::read_hello(int fd) {
   std::memcpy(&hello, said.data(), sizeof(hello));
   if (hello.magic != Hello::kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_))
     return false;
-  unidentified_.erase(fd);
   const std::lock_guard lock(mutex_);
-  adopt(static_cast<int>(hello.rank), fd);
-  return true;
+  adopt(static_cast<int>(hello.rank), std::exchange(stranger.fd, -1));
+  return false;
 }
 
 // Reads what has arrived, up to kPiece bytes. False if the connection has ended.
