@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from control_fakes import FakeDataPlane, eventually
 
-from jaxina._native import JobShape
+from jaxina._native import FrameSwitch, JobShape
 from jaxina.cli import data_planes
+from jaxina.control import limits
 from jaxina.control.assistance import Helpers
 from jaxina.control.client import SwitchClient
 from jaxina.control.data_plane import QueuePairs
 from jaxina.control.racked_plane import RackedPlane
 from jaxina.control.server import ControlServer
-from jaxina.control.transparent_plane import TransparentPlane
-from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError
+from jaxina.control.transparent_plane import TransparentPlane, fields_of
+from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, SwitchUnreachableError
 
 WORKERS = 4
 _JOB: dict[str, Any] = dict(
@@ -145,6 +146,16 @@ def test_what_a_racks_switch_refuses_reaches_all_workers(made) -> None:
     switches.leaves[1].refuse_with = "use fewer slots"
     for error in switches.connect():
         assert isinstance(error, InvalidArgumentError) and "fewer slots" in error.message
+
+
+def test_what_a_ring_takes_at_a_racks_switch_counts_as_memory(made, monkeypatch) -> None:
+    ends = [fields_of(QueuePairs(address(w), 4791, 1024, (5, 6), w, w, 0)) for w in range(WORKERS)]
+    taken = FrameSwitch.ring_bytes(shape_of_job(), ends, [0, 0, 1, 1], 0)
+    monkeypatch.setattr(limits, "POOL_PER_ADDRESS", taken)
+    assert made().connect() == [None] * WORKERS
+    monkeypatch.setattr(limits, "POOL_PER_ADDRESS", taken - 1)
+    for error in made().connect():
+        assert isinstance(error, JobRejectedError) and "one address may have" in error.message
 
 
 def test_a_racks_switch_that_is_lost_ends_the_job_and_is_not_asked_again(made) -> None:
