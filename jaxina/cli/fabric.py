@@ -14,13 +14,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from jaxina import config
-from jaxina.cli.daemon_options import announce, host_in, log_to_terminal, read_token
+from jaxina.cli.daemon_options import announce, credentials, host_in, log_to_terminal
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from jaxina.control.tls import Tls
     from jaxina.fabric.model import Vector
 
 _MEGABIT = 125_000  # bytes
@@ -48,14 +46,6 @@ def register(app: typer.Typer) -> None:
     for command in (scheduler, server, replica, status):
         group.command(command.__name__)(command)
     app.add_typer(group, name="fabric")
-
-
-def _credentials(token_file: Path | None) -> tuple[str | None, Tls | None]:
-    """The token and the certificate of this process."""
-    from jaxina.control.tls import tls_of
-
-    settings = config.resolve(token=read_token(token_file))
-    return settings.token, tls_of(settings)
 
 
 def scheduler(
@@ -124,7 +114,7 @@ def scheduler(
         patience=patience,
         seed=seed,
     )
-    token, tls = _credentials(token_file)
+    token, tls = credentials(token_file)
     log_to_terminal(quiet)
     file = None if rates is None else RatesFile(rates)
     with (
@@ -192,7 +182,7 @@ def _serve(
 
     host_in("--scheduler", scheduler)
     host_in("--bind", bind)
-    token, tls = _credentials(token_file)
+    token, tls = credentials(token_file)
     log_to_terminal(quiet)
     with (
         Signals((signal.SIGINT, signal.SIGTERM)) as signals,
@@ -215,7 +205,7 @@ def status(
     from jaxina.fabric.service.session import ask_status
 
     host_in("--scheduler", scheduler)
-    reply = ask_status(scheduler, _CALL, *_credentials(token_file))
+    reply = ask_status(scheduler, _CALL, *credentials(token_file))
     if as_json:
         print(json.dumps(MessageToDict(reply, always_print_fields_with_no_presence=True)))
         return
