@@ -191,6 +191,21 @@ def test_the_job_ends_for_all_when_the_server_is_lost_without_a_replica():
         small.join(pb.WORKER, 0)
 
 
+def test_a_server_that_fails_tells_all_why():
+    small = Small()
+    small.hear(small.server, leave=pb.Leave(code="SYSTEM", message="the disk is full"))
+    small.job.left(small.server, 0)
+    ends = [message.end for _, message in small.job.hosts.outbox]
+    assert [(end.code, end.message) for end in ends] == [("SYSTEM", "server: the disk is full")] * 2
+
+
+def test_the_replica_takes_the_place_of_a_server_that_fails():
+    small = Small(replica=True)
+    small.hear(small.server, leave=pb.Leave(code="SYSTEM", message="the disk is full"))
+    small.job.left(small.server, 0)
+    assert small.said(small.replica)[0].WhichOneof("kind") == "promote" and small.job.ended is None
+
+
 def test_the_replica_is_promoted_at_once_and_models_come_from_it():
     small = Small(replica=True)
     request = small.workers[0].number << 32 | 1
