@@ -1,4 +1,4 @@
-"""What the commands that serve until Ctrl-C have in common."""
+"""What commands have in common, above all those that serve until Ctrl-C."""
 
 from __future__ import annotations
 
