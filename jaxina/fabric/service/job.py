@@ -211,6 +211,8 @@ class Job:
         try:
             norm = ready.norm * self.settings.optimizer.longest_step
             update = Update(ready.name, host.name, ready.size, ready.version, now, norm)
+            if self.turns.find(ready.name) is not None:  # it may have waited so long that the scheduler forgot its name
+                raise InvalidArgumentError(f"update {ready.name:#x} has a turn already")
             self.scheduler.add(update)
         except InvalidArgumentError as error:
             self.hosts.tell(host, refused=pb.Refused(name=ready.name, code=error.code, message=error.message))
