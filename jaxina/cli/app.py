@@ -24,7 +24,7 @@ from jaxina.cli import (
     switch,
     testbed,
 )
-from jaxina.errors import InvalidArgumentError, JaxinaError
+from jaxina.errors import InvalidArgumentError, JaxinaError, SystemCallError
 
 app = typer.Typer(
     name="jaxina",
@@ -70,13 +70,23 @@ _state = {"debug": False}
 def main() -> None:
     """Runs the command line.
 
-    A jaxina error is shown as one line. The exit code is then 2 for an InvalidArgumentError, and 1 for all others.
+    A jaxina error is shown as one line. The exit code is then 2 for an InvalidArgumentError, and 1 for all others. So
+    is a failure with a file, which the system names. Any other exception is a defect, and has its traceback.
     """
     try:
         app()
     except JaxinaError as error:
         if _state["debug"]:
             raise
-        Console(stderr=True, highlight=False).print(f"[bold red]jaxina: {error.code}:[/] ", end="")
-        print(error.message, file=sys.stderr)
+        _show(error)
         sys.exit(2 if isinstance(error, InvalidArgumentError) else 1)
+    except OSError as error:
+        if _state["debug"] or error.filename is None:
+            raise
+        _show(SystemCallError(f"{error.filename}: {error.strerror}"))
+        sys.exit(1)
+
+
+def _show(error: JaxinaError) -> None:
+    Console(stderr=True, highlight=False).print(f"[bold red]jaxina: {error.code}:[/] ", end="")
+    print(error.message, file=sys.stderr)

@@ -18,7 +18,8 @@ from jaxina.bench import report
 from jaxina.bench.dtypes import DTYPES, most_ranks
 from jaxina.bench.sizes import parse_size, sweep
 from jaxina.cli import run_report
-from jaxina.cli.launch import Launch, check_output
+from jaxina.cli.launch import Launch
+from jaxina.cli.output_files import check_output, writing
 from jaxina.errors import InvalidArgumentError
 
 Dtype = enum.StrEnum("Dtype", {name.upper(): name for name in DTYPES})  # type: ignore[misc]
@@ -137,9 +138,11 @@ def bench(
             "records": records,
         }
         if json_file is not None:
-            json_file.write_text(json.dumps(found, indent=2) + "\n")
+            with writing("--json", json_file):
+                json_file.write_text(json.dumps(found, indent=2) + "\n")
         if plot_file is not None:
-            report.plot(records, title, plot_file)
+            with writing("--plot", plot_file):
+                report.plot(records, title, plot_file)
     raise typer.Exit(outcome.code)
 
 

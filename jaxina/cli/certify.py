@@ -21,7 +21,7 @@ from jaxina.certificate import combinations, tables
 from jaxina.certificate.combinations import Interpreter, NotRun, Suite
 from jaxina.certificate.verdict import SuiteResult, Verdict, judge
 from jaxina.cli import certificate_runs
-from jaxina.cli.launch import check_output
+from jaxina.cli.output_files import check_output, writing
 from jaxina.errors import InvalidArgumentError
 
 _SHOWN = 20  # problems that are printed
@@ -166,8 +166,9 @@ def _write(file: Path, results: list[SuiteResult], verdict: dict[str, Any]) -> N
         for result in results
     }
     new = file.with_name(file.name + ".new")
-    new.write_text(json.dumps({**report.environment(), "verdict": verdict, "suites": suites}, indent=1) + "\n")
-    new.replace(file)
+    with writing("--json", file):
+        new.write_text(json.dumps({**report.environment(), "verdict": verdict, "suites": suites}, indent=1) + "\n")
+        new.replace(file)
 
 
 def _print(verdict: Verdict, not_run: list[NotRun], results: list[SuiteResult]) -> None:

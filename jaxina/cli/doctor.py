@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxina import config
+from jaxina.cli.daemon_options import host_in
 from jaxina.control.coordinator import listen
-from jaxina.control.interfaces import listening_address, own_host_towards
+from jaxina.control.interfaces import at_free_port, listening_address, own_host_towards
 from jaxina.doctor.facts import Facts, own_facts
 from jaxina.doctor.findings import Pair, Problem, problems
 from jaxina.doctor.meeting import attend_meeting, host_meeting
@@ -44,11 +45,11 @@ def doctor(
     settings = config.resolve()
     if node >= nodes:
         raise InvalidArgumentError(f"--node {node} is not below --nodes {nodes}: nodes count from 0")
+    host_in("--coordinator", coordinator)
     patience = settings.join_timeout
     where = listening_address(coordinator, settings.interface) if node == 0 else coordinator
     address = own_host_towards(where, settings.interface)
-    ports = (settings.ports[0], settings.ports[0]) if settings.ports else (0, 0)
-    responder = Responder(address, ports)
+    responder = at_free_port(settings.ports or (), address, lambda port: Responder(address, port))
     own = own_facts(node, address, responder.udp, responder.tcp)
     try:
         if node > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,16 +15,16 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from jaxina import config
-from jaxina.cli.daemon_options import announce, host_in, log_to_terminal, read_token
+from jaxina.cli.daemon_options import announce, credentials, host_in, log_to_terminal
+from jaxina.cli.output_files import check_output, writing
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from jaxina.control.tls import Tls
     from jaxina.fabric.model import Vector
 
 _MEGABIT = 125_000  # bytes
+_MOST_RATE = 1e6  # Mbit/s
 _CALL = 5.0  # seconds
 
 Scheduler = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the scheduler listens.")]
@@ -50,14 +51,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="fabric")
 
 
-def _credentials(token_file: Path | None) -> tuple[str | None, Tls | None]:
-    """The token and the certificate of this process."""
-    from jaxina.control.tls import tls_of
-
-    settings = config.resolve(token=read_token(token_file))
-    return settings.token, tls_of(settings)
-
-
 def scheduler(
     workers: Annotated[int, typer.Option("-n", "--workers", min=1, help="Number of workers that there is room for.")],
     bind: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = _HERE,
@@ -65,6 +58,7 @@ def scheduler(
         float,
         typer.Option(
             min=0.001,
+            max=_MOST_RATE,
             metavar="MBIT",
             help="Megabits per second of each host's link, each way, as long as no other is known.",
         ),
@@ -77,7 +71,10 @@ def scheduler(
         bool, typer.Option("--measure", help="Estimate the rates of workers' links from their transfers (TCP_INFO).")
     ] = False,
     delay_bound: Annotated[
-        int, typer.Option(min=1, help="Between an update's version and its commit are fewer updates than this.")
+        int,
+        typer.Option(
+            min=1, max=2**32 - 1, help="Between an update's version and its commit are fewer updates than this."
+        ),
     ] = 30,
     aggregators: Annotated[
         int, typer.Option(min=0, help="How many workers add updates of others at once, at most.")
@@ -111,6 +108,8 @@ def scheduler(
     from jaxina.fabric.service.settings import JobSettings
 
     host_in("--bind", bind)
+    if math.isnan(rate):  # older versions of typer let it pass
+        raise InvalidArgumentError("--rate nan: give a number of megabits per second")
     if measure and rates is not None:
         raise InvalidArgumentError("--rates and --measure are two ways to know the links: choose one")
     settings = JobSettings(
@@ -124,7 +123,7 @@ def scheduler(
         patience=patience,
         seed=seed,
     )
-    token, tls = _credentials(token_file)
+    token, tls = credentials(token_file)
     log_to_terminal(quiet)
     file = None if rates is None else RatesFile(rates)
     with (
@@ -154,10 +153,11 @@ def server(
     import numpy as np
 
     try:
-        weights = np.load(model, allow_pickle=False)
+        with model.open("rb") as file:
+            weights = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"--model {model}: {error}") from None
-    if not isinstance(weights, np.ndarray) or weights.ndim != 1 or weights.dtype != np.float32 or not len(weights):
+    if weights.ndim != 1 or weights.dtype != np.float32 or not len(weights):
         raise InvalidArgumentError(f"--model {model}: it must be a float32 vector")
     _serve(weights, scheduler, bind, log, save, token_file, quiet)
 
@@ -192,7 +192,8 @@ def _serve(
 
     host_in("--scheduler", scheduler)
     host_in("--bind", bind)
-    token, tls = _credentials(token_file)
+    check_output("--save", save)
+    token, tls = credentials(token_file)
     log_to_terminal(quiet)
     with (
         Signals((signal.SIGINT, signal.SIGTERM)) as signals,
@@ -201,7 +202,8 @@ def _serve(
         logging.getLogger("jaxina.fabric").info("taking updates at %s", served.address)
         signals.wait()
         if save is not None:
-            np.save(save, served.model()[0])
+            with writing("--save", save):
+                np.save(save, served.model()[0])
         if served.error is not None:
             raise served.error
 
@@ -215,7 +217,7 @@ def status(
     from jaxina.fabric.service.session import ask_status
 
     host_in("--scheduler", scheduler)
-    reply = ask_status(scheduler, _CALL, *_credentials(token_file))
+    reply = ask_status(scheduler, _CALL, *credentials(token_file))
     if as_json:
         print(json.dumps(MessageToDict(reply, always_print_fields_with_no_presence=True)))
         return

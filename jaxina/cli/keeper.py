@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from jaxina import config
-from jaxina.cli.daemon_options import host_in, log_to_terminal, read_token
+from jaxina.cli.daemon_options import credentials, host_in, log_to_terminal
 from jaxina.cli.signals import Signals
 
 
@@ -55,18 +55,16 @@ def keeper(
     It must outlive the members. `JAXINA_KEEPER` tells them its address. The exit code is 1 if an error ended the team.
     """
     from jaxina.control.interfaces import resolve_bind
-    from jaxina.control.tls import tls_of
     from jaxina.elastic.keeper import Keeper
     from jaxina.elastic.membership import Rules
     from jaxina.elastic.roster import Roster
 
     host_in("--bind", bind)
-    settings = config.resolve()
-    token = read_token(token_file) or settings.token
+    token, tls = credentials(token_file)
     rules = Rules(members, least, patience, timeout, heartbeat_timeout)
     log_to_terminal(quiet)
     with Signals((signal.SIGINT, signal.SIGTERM)) as signals:
-        over = Keeper(Roster(rules), resolve_bind(bind), token, tls_of(settings), lambda: signals.send(signal.SIGTERM))
+        over = Keeper(Roster(rules), resolve_bind(bind), token, tls, lambda: signals.send(signal.SIGTERM))
         with over as running:
             print(f"JAXINA_KEEPER={running.address}: set this for each member", flush=True)
             signals.wait()

@@ -16,12 +16,13 @@ from jaxina import _mpi_library, config, trace_file
 from jaxina.cli import placement, worker_memory
 from jaxina.cli.coordinator import private_coordinator
 from jaxina.cli.launcher import Launcher, Outcome
+from jaxina.cli.output_files import writing
 from jaxina.cli.private_switch import private_switch
 from jaxina.cli.run_report import collect, failure_code
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.interfaces import listening_address
-from jaxina.errors import InvalidArgumentError, SystemCallError
+from jaxina.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,10 +208,8 @@ class Launch:
             part = Path(folder) / "trace.json"
             yield part
             parts = [trace_file.of_process(part, rank, self.processes) for rank in self.ranks]
-            try:
+            with writing("--trace", self.trace):
                 found = trace_file.merge(parts, self.trace)
-            except OSError as error:
-                raise SystemCallError(f"cannot write {self.trace} (--trace): {error.strerror}") from error
         text = f"{found} of {self.count} workers in {self.trace}; https://ui.perfetto.dev opens it"
         Console(stderr=True, highlight=False).print(f"jaxina: {text}", markup=False, soft_wrap=True)
 
@@ -223,13 +222,3 @@ def _free_beside(coordinator: str) -> str:
     host, _ = config.split_address(coordinator)
     with listen(f"[{host}]:0" if ":" in host else f"{host}:0") as free:
         return address_of(free)
-
-
-def check_output(option: str, path: Path | None) -> None:
-    """Checks, before the run, that the folder exists in which an option's file is to be written after the run.
-
-    Raises:
-      InvalidArgumentError: it does not.
-    """
-    if path is not None and not path.resolve().parent.is_dir():
-        raise InvalidArgumentError(f"{option} {path}: there is no folder {path.resolve().parent}")

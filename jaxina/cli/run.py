@@ -14,7 +14,9 @@ import typer
 
 from jaxina import config
 from jaxina.cli import run_report
-from jaxina.cli.launch import Launch, Nodes, check_output
+from jaxina.cli.daemon_options import host_in
+from jaxina.cli.launch import Launch, Nodes
+from jaxina.cli.output_files import check_output, writing
 from jaxina.errors import InvalidArgumentError
 
 
@@ -113,6 +115,8 @@ def run(
         _check_racks(racks, count, settings, own_switch)
     check_output("--stats-json", stats_json)
     check_output("--trace", trace)
+    if coordinator is not None:
+        host_in("--coordinator", coordinator)
     if nodes > 1 and (settings.aggregator == "embedded" or (settings.uses_switch and own_switch)):
         raise InvalidArgumentError(
             "several nodes need --aggregator direct, or a switch that all of them reach, for example --aggregator udp "
@@ -137,7 +141,8 @@ def run(
             break
         run_report.say(f"starting all workers again, restart {attempt + 1} of {max_restarts}", style="yellow")
     if stats_json is not None:
-        stats_json.write_text(json.dumps(collected, indent=2) + "\n")
+        with writing("--stats-json", stats_json):
+            stats_json.write_text(json.dumps(collected, indent=2) + "\n")
     if stats:
         run_report.say(run_report.statistics(collected))
     raise typer.Exit(outcome.code)

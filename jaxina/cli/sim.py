@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from jaxina import _native
+from jaxina.cli.output_files import check_output, writing
 from jaxina.errors import InvalidArgumentError
 
 
@@ -27,7 +29,7 @@ def sim(
     scenario: Annotated[
         str, typer.Option(metavar="NAME", help="Which faults to draw; 'list' lists the names.")
     ] = "swarm",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Threads. If not given, one per core.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, max=1024, help="Threads. If not given, one per core.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print one seed's timeline.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to FILE.")] = None,
 ) -> None:
@@ -40,6 +42,7 @@ def sim(
             print(f"{name:12} {text}")
         return
     begin, end = parse_seeds(seeds)
+    check_output("--json", json_file)
     if trace:
         if end != begin + 1:
             raise InvalidArgumentError("--trace needs a single seed, such as --seeds 17")
@@ -49,7 +52,8 @@ def sim(
     figures["first_seed"] = begin
     figures["packets_per_core_second"] = figures["packets"] / max(figures["core_seconds"], 1e-9)
     if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=2) + "\n")
+        with writing("--json", json_file):
+            json_file.write_text(json.dumps(figures, indent=2) + "\n")
     print_summary(figures)
     if figures["seeds"] < end - begin:
         print(f"stopped; to run the rest: --seeds {begin + figures['seeds']}:{end}")
@@ -62,9 +66,9 @@ def parse_seeds(text: str) -> tuple[int, int]:
     Raises:
       InvalidArgumentError: the text is neither.
     """
-    first, colon, last = text.partition(":")
-    if first.isdigit() and (last.isdigit() if colon else not last):
-        begin, end = int(first), int(last) if colon else int(first) + 1
+    if match := re.fullmatch(r"([0-9]{1,20})(?::([0-9]{1,20}))?", text):
+        first, last = match.groups()
+        begin, end = int(first), int(last) if last else int(first) + 1
         if begin < end < 2**64:
             return begin, end
     raise InvalidArgumentError(f"--seeds takes A:B with A < B, or one seed, not {text!r}")

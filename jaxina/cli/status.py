@@ -19,6 +19,7 @@ from rich.text import Text
 
 from jaxina import config
 from jaxina.cli import job_status
+from jaxina.cli.daemon_options import host_in
 from jaxina.errors import InvalidArgumentError
 
 _CALL_TIMEOUT = 5.0  # seconds
@@ -56,6 +57,7 @@ def status(
     if coordinator is not None:
         if switch is not None:
             raise InvalidArgumentError("--coordinator asks about a job and --switch about a switch: give one of them")
+        host_in("--coordinator", coordinator)
         job_status.show(coordinator, watch, interval, as_json, tls_of(config.resolve()))
         return
     from jaxina.control.client import SwitchClient

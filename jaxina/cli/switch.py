@@ -100,6 +100,7 @@ def switch(
         int,
         typer.Option(
             min=0,
+            max=2**32 - 1,  # as a number; the switch itself knows how many it can have
             help="Entries of the table in which updates of jobs with aggregator='atp' are combined. All such jobs "
             "share it. Each thread has its part, which is rounded up to a prime number. An entry takes 9 KiB of memory "
             "once it is used.",
@@ -125,7 +126,7 @@ def switch(
     loss: Annotated[
         float, typer.Option(min=0, max=0.99, help="Share of arriving packets to drop, for experiments.")
     ] = 0.0,
-    loss_seed: Annotated[int, typer.Option(min=0, help="Seed that chooses the dropped packets.")] = 0,
+    loss_seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed that chooses the dropped packets.")] = 0,
     backend: Annotated[
         Backend,
         typer.Option(

@@ -89,8 +89,8 @@ class Configuration:
         None,
         "The token that a switch asks its callers for, if it was started with one. The switch, its workers and `jaxina "
         "status` must have the same. With direct, the workers ask each other for it. It is read from the environment "
-        "only, or by `jaxina switch --token-file`. Without TLS it travels unencrypted, so it does not keep out those "
-        "who can read the network.",
+        "only, or by the option --token-file of `jaxina switch`, `jaxina keeper` and `jaxina fabric`. Without TLS it "
+        "travels unencrypted, so it does not keep out those who can read the network.",
     )
     tls_authority: str | None = _setting(
         path(),

@@ -14,6 +14,8 @@ import struct
 import threading
 import time
 
+from jaxina.errors import InvalidArgumentError
+
 _MAGIC = b"jaxina-doctor"
 _SECRET = 16  # bytes
 _HEAD = struct.Struct(f"!{len(_MAGIC)}s{_SECRET}sI")  # magic, secret, number
@@ -52,19 +54,26 @@ class Responder:
 
     Args:
       address: this host's numeric address.
-      ports: the UDP and the TCP port; 0 lets the system choose.
+      port: of UDP and of TCP; 0 lets the system choose two.
 
     Attributes:
       udp, tcp: the ports.
       secret: of the meeting. Nothing is answered before it is set.
+
+    Raises:
+      InvalidArgumentError: it cannot listen there.
     """
 
-    def __init__(self, address: str, ports: tuple[int, int] = (0, 0)):
+    def __init__(self, address: str, port: int = 0):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.secret = b""
         self._packets = socket.socket(family, socket.SOCK_DGRAM)
-        self._packets.bind((address, ports[0]))
-        self._connections = socket.create_server((address, ports[1]), family=family)
+        try:
+            self._packets.bind((address, port))
+            self._connections = socket.create_server((address, port), family=family)
+        except OSError as error:
+            self._packets.close()
+            raise InvalidArgumentError(f"the doctor cannot listen at port {port}: {error.strerror}") from error
         self.udp, self.tcp = self._packets.getsockname()[1], self._connections.getsockname()[1]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jaxina-doctor", daemon=True)

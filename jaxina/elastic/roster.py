@@ -317,15 +317,17 @@ class Roster:
         gone = [self.members.pop(number) for number in numbers if number in self.members]
         if self.phase in (Phase.FINISHED, Phase.FAILED):
             return
-        if not any(member.number in self.current for member in gone):
-            if self.phase is Phase.GATHERING and not self.members:
-                self._deadline = None
-            return
-        self._retries = 0
-        self.why = f"{' and '.join(map(str, gone))} {how}"
+        why = f"{' and '.join(map(str, gone))} {how}"
         if not self.members:
-            self.end(WorkerLostError(f"no member is left ({self.why})"))
-        elif len(self.members) >= self.rules.least:
+            if self._begun:
+                self.end(WorkerLostError(f"no member is left ({why})"))
+            else:
+                self._deadline = None  # the next member has all the patience
+            return
+        if not any(member.number in self.current for member in gone):
+            return
+        self._retries, self.why = 0, why
+        if len(self.members) >= self.rules.least:
             self._form(now)
         else:
             self.phase, self._deadline = Phase.GATHERING, now + self.rules.patience

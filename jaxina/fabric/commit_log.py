@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
-from jaxina.errors import InvalidArgumentError
+from jaxina.errors import InvalidArgumentError, SystemCallError
 from jaxina.fabric.codec import Codec
 from jaxina.fabric.model import Model, Optimizer, vector_of
 from jaxina.fabric.transfer.frame import START_BYTES, Header, Kind, header_bytes, header_of, names_in, unpack
@@ -28,7 +29,8 @@ class CommitLog:
       compressor: the spec of the updates' compressor.
 
     Raises:
-      InvalidArgumentError: the file exists, or cannot be written.
+      InvalidArgumentError: the file exists, or cannot be made.
+      SystemCallError: nothing can be written to it. All methods raise that but `close`.
     """
 
     def __init__(self, file: Path, model: Model, compressor: str) -> None:
@@ -37,24 +39,31 @@ class CommitLog:
         except OSError as error:
             raise InvalidArgumentError(f"cannot begin the log {file}: {error}") from error
         first = {"optimizer": dataclasses.asdict(model.optimizer), "compressor": compressor}
-        self._file.write(json.dumps(first).encode() + b"\n")
-        self._write(Kind.STATE, (0,), model.version, model.state())
+        self._write(json.dumps(first).encode() + b"\n")
+        self._frame(Kind.STATE, (0,), model.version, model.state())
 
     def committed(self, arrived: Arrived, version: int) -> None:
         """The model has this version after the commit."""
         kind = Kind.SUM if arrived.is_sum else Kind.UPDATE
-        self._write(kind, arrived.names, version, arrived.payload)
+        self._frame(kind, arrived.names, version, arrived.payload)
 
     def lost(self, name: int, version: int) -> None:
         """The model has this version after the turn of an update that is lost."""
-        self._write(Kind.LOST, (name,), version, b"")
+        self._frame(Kind.LOST, (name,), version, b"")
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # of what could not be written before
+            self._file.close()
 
-    def _write(self, kind: Kind, names: tuple[int, ...], version: int, payload: bytes) -> None:
-        self._file.write(header_of(kind, _NO_SECRET, names, version, payload).pack() + payload)
-        self._file.flush()
+    def _frame(self, kind: Kind, names: tuple[int, ...], version: int, payload: bytes) -> None:
+        self._write(header_of(kind, _NO_SECRET, names, version, payload).pack() + payload)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            raise SystemCallError(f"cannot write the log {self._file.name}: {error.strerror}") from error
 
 
 def replay(file: Path) -> Model:

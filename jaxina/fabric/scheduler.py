@@ -12,6 +12,7 @@ from jaxina.fabric.calendar import Calendar
 from jaxina.fabric.network import Network
 from jaxina.fabric.ordering import Policy, bounded_delay_order
 from jaxina.fabric.plans import Dropped, Group
+from jaxina.fabric.recent_names import RecentNames
 from jaxina.fabric.replication import Replica
 from jaxina.fabric.updates import Update
 
@@ -110,7 +111,7 @@ class Scheduler:
         self._random = random.Random(seed)
         self._calendar = Calendar(network.rates)
         self._ready: dict[int, Update] = {}
-        self._known: set[int] = set()
+        self._known = RecentNames()
         self._version = 0
         self._committed = 0  # when all that is planned can be committed
         self._replica: Replica | None = None
@@ -140,11 +141,11 @@ class Scheduler:
         """An update is ready at its worker.
 
         Raises:
-          InvalidArgumentError: its name was used before, its worker is no host, or its version is one that the model
-            never had.
+          InvalidArgumentError: its name was used before, as far as that is remembered; its worker is no host; or its
+            version is one that the model never had.
         """
         self._network.path(update.worker, self._settings.server)
-        if update.name in self._known:
+        if update.name in self._known or update.name in self._ready:
             raise InvalidArgumentError(f"there was an update {update.name} before")
         if update.version > self._version:
             raise InvalidArgumentError(

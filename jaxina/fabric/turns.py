@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError
 from jaxina.fabric.model import Vector
-
-REMEMBERED = 1 << 16
-"""So many decided updates are known by name, to tell a duplicate from a stranger."""
+from jaxina.fabric.recent_names import RecentNames
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,8 +86,7 @@ class Turns:
         self.next = first
         self._turns: collections.deque[Turn] = collections.deque()
         self._by_name: dict[int, Turn] = {}
-        self._decided: collections.deque[int] = collections.deque(maxlen=REMEMBERED)
-        self._known: set[int] = set()  # the same names
+        self._known = RecentNames()  # of decided updates
 
     @property
     def planned(self) -> int:
@@ -161,9 +158,6 @@ class Turns:
         turn = self._turns.popleft()
         name = turn.expected.name
         del self._by_name[name]
-        if len(self._decided) == REMEMBERED:
-            self._known.discard(self._decided[0])
-        self._decided.append(name)
         self._known.add(name)
         self.next += 1
         return turn

@@ -73,13 +73,18 @@ class Endpoint:
             ) from error
         host, port = split_address(resolve_bind(bind, "JAXINA_METRICS"))
         port += offset if port else 0
+        if port > 65535:
+            raise InvalidArgumentError(
+                f"JAXINA_METRICS={bind}: worker {offset} would use port {port}, which is none, because worker r uses "
+                "the port plus r. Give a smaller port"
+            )
         registry = CollectorRegistry()
         registry.register(collector())
         try:
             (family, *_), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             kind: type[_Server] = type("_ServerOfFamily", (_Server,), {"address_family": family})
             self._server = wsgiref.simple_server.make_server(host, port, make_wsgi_app(registry), kind, _Handler)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise InvalidArgumentError(
                 f"the metrics cannot be served at {described(with_port(host, port))} (JAXINA_METRICS={bind}): "
                 f"{error}. Give "

@@ -185,6 +185,25 @@ def test_too_few_members_wait_for_others():
     assert isinstance(roster.error, NeverJoinedError) and "1 member is left, at least 2 are needed" in str(roster.error)
 
 
+def test_a_team_that_has_begun_ends_when_its_last_member_dies_while_it_waits_for_others():
+    roster = running(2, least=2, patience=5.0)
+    roster.lost(0, "died", 1.0)
+    assert roster.phase is Phase.GATHERING
+    roster.lost(1, "fell silent", 2.0)
+    assert isinstance(roster.error, WorkerLostError)
+    assert "no member is left (member 1" in str(roster.error) and "fell silent" in str(roster.error)
+
+
+def test_a_team_that_has_not_begun_still_does_after_all_have_gone():
+    roster = Roster(Rules(2, 2, patience=5.0))
+    roster.lost(join(roster), "died", 1.0)
+    roster.tick(100.0)
+    assert roster.phase is Phase.GATHERING and roster.error is None
+    for _ in range(2):
+        join(roster, now=100.0)
+    assert roster.phase is Phase.FORMING
+
+
 @pytest.mark.parametrize("came, error", [(1, True), (2, False)])
 def test_a_team_begins_with_fewer_when_patience_ends(came, error):
     roster = Roster(Rules(3, 2, patience=10.0))

@@ -16,6 +16,7 @@ from jaxina.errors import (
     TooManyWorkersError,
     WorkerLostError,
 )
+from jaxina.fabric import recent_names
 from jaxina.fabric.ledger import Ledger
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.job import Job
@@ -157,6 +158,30 @@ def test_the_same_name_twice_is_refused():
     assert "there was an update" in small.said(small.workers[0])[0].refused.message
 
 
+def test_names_are_known_as_long_as_somebody_needs_them_and_a_while_longer(monkeypatch):
+    """A name that is over is forgotten in the end: a worker sends as many updates as it likes."""
+    monkeypatch.setattr(recent_names, "REMEMBERED", 2)
+    small = Small(replica=True)
+    worker = small.workers[0]
+
+    def announced_again():
+        small.said(worker)
+        small.ready(worker, 1)
+        return [message.refused.message for message in small.said(worker)]
+
+    small.ready(worker, 1)
+    for count in (2, 3, 4):
+        small.ready(worker, count)
+    assert "there was an update" in announced_again()[0], "it waits for a plan"
+    small.job.tick(0)
+    assert "has a turn already" in announced_again()[0]
+    small.hear(small.server, decided=pb.Decided(committed=[True] * 4))
+    assert "has a turn already" in announced_again()[0], "the replica may need it"
+    small.hear(small.replica, received=pb.Received(turns=4))
+    assert announced_again() == []
+    assert len(small.job.scheduler._known._names) == 2
+
+
 def test_who_may_join():
     small = Small()
     with pytest.raises(TooManyWorkersError, match="worker 2 joins a job of 2"):
@@ -189,6 +214,21 @@ def test_the_job_ends_for_all_when_the_server_is_lost_without_a_replica():
     assert isinstance(small.job.ended, WorkerLostError)
     with pytest.raises(JobRejectedError, match="the job has ended"):
         small.join(pb.WORKER, 0)
+
+
+def test_a_server_that_fails_tells_all_why():
+    small = Small()
+    small.hear(small.server, leave=pb.Leave(code="SYSTEM", message="the disk is full"))
+    small.job.left(small.server, 0)
+    ends = [message.end for _, message in small.job.hosts.outbox]
+    assert [(end.code, end.message) for end in ends] == [("SYSTEM", "server: the disk is full")] * 2
+
+
+def test_the_replica_takes_the_place_of_a_server_that_fails():
+    small = Small(replica=True)
+    small.hear(small.server, leave=pb.Leave(code="SYSTEM", message="the disk is full"))
+    small.job.left(small.server, 0)
+    assert small.said(small.replica)[0].WhichOneof("kind") == "promote" and small.job.ended is None
 
 
 def test_the_replica_is_promoted_at_once_and_models_come_from_it():

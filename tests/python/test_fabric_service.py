@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 
@@ -10,7 +12,7 @@ import pytest
 from control_fakes import eventually
 from fabric_jobs import ELEMENTS, WAIT, kill, total, train, update_of
 
-from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError, WorkerLostError
+from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError, SystemCallError, WorkerLostError
 from jaxina.fabric.commit_log import replay
 from jaxina.fabric.model import Optimizer
 from jaxina.fabric.service.client import Client
@@ -43,6 +45,24 @@ def test_a_replay_of_the_log_gives_the_servers_bits(fabric):
     model, version = job.server.model()
     again = replay(job.log)
     assert again.version == version == 8 and again.weights.tobytes() == model.tobytes()
+
+
+def test_a_log_that_cannot_be_written_ends_the_job_for_all(fabric):
+    """The commit at which that shows is in the model, and its worker learns of it."""
+    job = fabric()
+    first, second = job.worker(0), job.worker(1)
+    for client in (first, second):
+        client.model(WAIT)
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), job.server._log._file.fileno())
+    outcome = first.submit(update_of(0, 0), 0).result(WAIT)
+    assert outcome.committed and outcome.version == 1
+    with pytest.raises(SystemCallError, match=re.escape(f"server: cannot write the log {job.log}: No space left")):
+        second.submit(update_of(1, 0), 1).result(WAIT)
+    assert eventually(lambda: isinstance(job.server.error, SystemCallError), WAIT)
+    model, version = job.server.model()
+    assert version == job.status().decided == 1
+    np.testing.assert_array_equal(model, update_of(0, 0))
 
 
 def test_an_aggregator_that_is_killed_in_mid_transfer(fabric):

@@ -153,6 +153,11 @@ def test_a_port_that_is_taken_is_an_error_that_names_it():
             Endpoint(f"127.0.0.1:{port - 1}", 1, lambda: WorkerCollector(1, 2, "udp", dict, float), None)
 
 
+def test_a_port_beyond_the_last_is_an_error_that_names_the_setting():
+    with pytest.raises(InvalidArgumentError, match=r"JAXINA_METRICS=127\.0\.0\.1:65535: worker 1 would use port 65536"):
+        Endpoint("127.0.0.1:65535", 1, lambda: WorkerCollector(1, 2, "udp", dict, float), None)
+
+
 def test_without_the_package_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(InvalidArgumentError, match=r"pip install 'jaxina\[metrics\]'"):

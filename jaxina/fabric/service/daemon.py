@@ -109,12 +109,12 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
         try:
             async for message in requests:
                 kind = message.WhichOneof("kind")
-                if kind == "leave":
-                    break
                 if kind == "measured":
                     self._learn(host, message.measured)
                 self.job.hear(host, message, time.monotonic_ns())
                 self._post()
+                if kind == "leave":
+                    break
         except JaxinaError as error:
             _log.warning("%s is sent away: %s", host.name, error.message)
             refused.append(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from jaxina.errors import InvalidArgumentError, JobRejectedError, RankTakenError, TooManyWorkersError
+from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, RankTakenError, TooManyWorkersError
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.settings import JobSettings, host_of
 
@@ -21,12 +21,14 @@ class Host:
       name: of its place: "worker-0", ..., "server" or "replica".
       role: what it does.
       address: HOST:PORT at which it takes frames.
+      failed: the error that makes it leave, if one does.
     """
 
     number: int
     name: str
     role: pb.Role.ValueType
     address: str
+    failed: JaxinaError | None = None
 
 
 class Hosts:

@@ -8,7 +8,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, MismatchError, WorkerLostError
+from jaxina.control import limits
+from jaxina.errors import (
+    InvalidArgumentError,
+    JaxinaError,
+    JobRejectedError,
+    MismatchError,
+    WorkerLostError,
+    from_code,
+)
 from jaxina.fabric.scheduler import Scheduler, Settings
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.carrier import Carrier
@@ -127,7 +135,7 @@ class Job:
             return
         self.links.look(host.name)
         if host.name == self.carrier.server:
-            self._lose_server()
+            self._lose_server(host)
         elif host.role == pb.REPLICA:
             self.scheduler.lose_replica()
             self.carrier.replica = None
@@ -139,10 +147,11 @@ class Job:
             for name in waiting:
                 del self.ready[name]
 
-    def _lose_server(self) -> None:
+    def _lose_server(self, server: Host) -> None:
         assert self.scheduler is not None and self.carrier is not None and self.repairs is not None
         if self.carrier.replica is None:
-            self.ended = WorkerLostError("the server of the model died or left, and there is no replica of it")
+            why = WorkerLostError("the server of the model died or left, and there is no replica of it")
+            self.ended = server.failed or why
             for host in self.hosts:
                 self.hosts.tell(host, end=pb.End(code=self.ended.code, message=self.ended.message))
             return
@@ -160,6 +169,10 @@ class Job:
           JaxinaError: the host may not say that. Its session ends with this error.
         """
         kind = message.WhichOneof("kind")
+        if kind == "leave":
+            if message.leave.code:
+                host.failed = from_code(message.leave.code, f"{host.name}: {message.leave.message[: limits.MAX_TEXT]}")
+            return
         if self.ended is not None or kind == "measured":  # the daemon's monitor takes what was measured
             return
         if kind == "want" and host.role == pb.WORKER:
@@ -198,6 +211,8 @@ class Job:
         try:
             norm = ready.norm * self.settings.optimizer.longest_step
             update = Update(ready.name, host.name, ready.size, ready.version, now, norm)
+            if self.turns.find(ready.name) is not None:  # it may have waited so long that the scheduler forgot its name
+                raise InvalidArgumentError(f"update {ready.name:#x} has a turn already")
             self.scheduler.add(update)
         except InvalidArgumentError as error:
             self.hosts.tell(host, refused=pb.Refused(name=ready.name, code=error.code, message=error.message))

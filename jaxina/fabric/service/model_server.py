@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxina.control.tls import Tls
-from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, WorkerLostError
+from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError, SystemCallError, WorkerLostError
 from jaxina.fabric.codec import Codec
 from jaxina.fabric.commit_log import CommitLog
 from jaxina.fabric.follower import Follower
@@ -170,10 +170,15 @@ class ModelServer:
             raise WorkerLostError("the server is lost, and the replica has no model yet")
         follower, self._follower = self._follower, None
         known = max(0, follower.judged - follower.next)
-        results = self._apply(follower.take_over())
+        results: list[bool] = []
+        self._apply(follower.take_over(), results)
         self._ledger = Ledger(follower.planned, self._optimizer.momentum)
         self._session.say(decided=pb.Decided(committed=results[known:]))
-        self._begin_log()
+        try:
+            self._begin_log()
+        except JaxinaError as error:
+            self._session.fail(error)
+            return
         _log.warning("the server is lost, and this replica serves from version %d on", self._model.version)
 
     def _end(self, error: JaxinaError) -> None:
@@ -257,11 +262,9 @@ class ModelServer:
     def _advance(self) -> None:
         """Commits what can be committed, and says so."""
         if self._follower is None:
-            results = self._apply(self._ledger.decide())
-            if results:
-                self._session.say(decided=pb.Decided(committed=results))
+            self._decide()
         elif self._model is not None:
-            self._apply(self._follower.decide())
+            self._apply(self._follower.decide(), [])
             if self._follower.received > self._told:
                 self._told = self._follower.received
                 self._session.say(received=pb.Received(turns=self._told))
@@ -270,8 +273,27 @@ class ModelServer:
                 self._session.say(behind=pb.Behind())
         self._changed.notify_all()
 
-    def _apply(self, decisions: Iterable[Commit | Lost]) -> list[bool]:
+    def _decide(self) -> None:
+        """Commits as the server. If that cannot be logged, the job ends for all: a log that lacks a commit is none."""
+        if self._session.error is not None:
+            return
         results: list[bool] = []
+        failed: SystemCallError | None = None
+        try:
+            self._apply(self._ledger.decide(), results)
+        except SystemCallError as error:
+            failed = error
+        if results:  # what the model has is told, whatever happened then
+            self._session.say(decided=pb.Decided(committed=results))
+        if failed is not None:
+            self._session.fail(failed)
+
+    def _apply(self, decisions: Iterable[Commit | Lost], results: list[bool]) -> None:
+        """Changes the model, and adds to `results` whether each turn is committed.
+
+        Raises:
+          SystemCallError: the last one cannot be logged.
+        """
         for decision in decisions:
             assert self._model is not None
             if isinstance(decision, Lost):
@@ -285,7 +307,6 @@ class ModelServer:
                 results += decision.committed
                 if self._log is not None:
                     self._log.committed(arrived, self._model.version)
-        return results
 
     def _measured(self, host: str, given: float, planned: float) -> None:
         self._session.say(measured=pb.Measured(to=host, bytes_per_s=given, planned_per_s=planned))

@@ -88,8 +88,8 @@ class FabricSession:
                 _log.exception("a message of the scheduler failed")
                 error = JaxinaError(f"a message of the scheduler failed: {wrong!r}")
             if not self._leaving:
-                self.error = error
-                ended(error)
+                self.error = self.error or error
+                ended(self.error)
             self._stream.cancel()
 
         self._stream.read_by(receive, "jaxina-fabric-session")
@@ -97,6 +97,12 @@ class FabricSession:
     def say(self, **message: object) -> None:
         """Sends a message. Any thread may."""
         self._stream.say(pb.HostMessage(**message))  # type: ignore[arg-type]
+
+    def fail(self, error: JaxinaError) -> None:
+        """Leaves the job because of an error, and tells the scheduler which. Any thread may."""
+        self.error = error
+        self.say(leave=pb.Leave(code=error.code, message=error.message))
+        self._stream.finish()
 
     def leave(self) -> None:
         """Leaves the job, within a few seconds. Not from a thread of the session."""
