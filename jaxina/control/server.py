@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 from collections.abc import Callable
 from typing import Any
@@ -107,14 +106,13 @@ class ControlServer:
         control_pb2_grpc.add_AggregatorServicer_to_server(service, server)
         address = grpc_options.listen(server, self._bind, "a switch", self._tls)
         await server.start()
-        expiry = asyncio.create_task(service.expire_forever())
         thread.listening(address)
-        await thread.stopping.wait()
-        expiry.cancel()
+        failure = await thread.until_stopped(service.expire_forever())
         try:
             # The jobs end first. If the sessions broke off before, it would look as if the workers had died.
             service.end_all(
-                self._stopped_with
+                failure
+                or self._stopped_with
                 or SwitchUnreachableError(f"the switch at {address} was stopped; start it and the job again")
             )
         finally:

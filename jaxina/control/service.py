@@ -352,8 +352,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         """Calls the data plane. If that fails, it is logged, so that the workers still get the rest of the news."""
         try:
             getattr(self._data_plane, method)(*arguments)
-        except JaxinaError as error:
-            _log.error("%s%s: %s", method, arguments, error)
+        except Exception as error:
+            _log.error("%s%s: %s", method, arguments, error, exc_info=not isinstance(error, JaxinaError))
 
     def _tell(self, job: int, message: pb.SwitchMessage) -> None:
         for session, outbox in self._outboxes.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from jaxina.errors import SystemCallError
+from jaxina.errors import JaxinaError, SystemCallError
 
 _log = logging.getLogger(__name__)
 
@@ -24,11 +24,10 @@ class ServiceThread:
 
     Args:
       what: what is served, for errors and for the log: "the scheduler".
-      serve: serves until `stopping` is set. It calls `listening` once it does, and `close` at its end.
+      serve: serves. It calls `listening` once it does, then `until_stopped`, and `close` at its end.
 
     Attributes:
       address: HOST:PORT at which it listens.
-      stopping: set when it shall end.
 
     Raises:
       JaxinaError: what `serve` raised instead of listening.
@@ -36,7 +35,7 @@ class ServiceThread:
     """
 
     def __init__(self, what: str, serve: Callable[[ServiceThread], Coroutine[Any, Any, None]]) -> None:
-        self.stopping = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._what = what
         self._serve = serve
         self._loop = asyncio.new_event_loop()
@@ -52,6 +51,28 @@ class ServiceThread:
         """The service can be reached now."""
         self._started.set_result(address)
 
+    async def until_stopped(self, work: Coroutine[Any, Any, Any] | None = None) -> JaxinaError | None:
+        """Waits until the service shall end, and works beside the calls until then.
+
+        Args:
+          work: goes on for ever, unless it fails. Without it the service cannot keep its promises.
+
+        Returns:
+          Why the work failed, for those who are served; None if it did not.
+        """
+        if work is None:
+            await self._stopping.wait()
+            return None
+        working, stopping = asyncio.create_task(work), asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        failure = working.exception() if working.done() else None
+        working.cancel()
+        stopping.cancel()
+        if failure is None:
+            return None
+        _log.error("%s failed", self._what, exc_info=failure)
+        return failure if isinstance(failure, JaxinaError) else SystemCallError(f"{self._what} failed: {failure!r}")
+
     def call(self, function: Callable[..., Any], *arguments: object) -> None:
         """Has a function called on the service's thread. Any thread, or a signal handler, may call it."""
         self._loop.call_soon_threadsafe(function, *arguments)
@@ -59,7 +80,7 @@ class ServiceThread:
     def stop(self) -> None:
         """Ends the service, and waits for that."""
         if self._thread.is_alive():
-            self.call(self.stopping.set)
+            self.call(self._stopping.set)
             self._thread.join()
 
     @staticmethod

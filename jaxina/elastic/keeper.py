@@ -212,11 +212,9 @@ class Keeper:
         elastic_pb2_grpc.add_KeeperServicer_to_server(self._service, server)
         address = grpc_options.listen(server, self._bind, "a keeper", self._tls)
         await server.start()
-        ticking = asyncio.create_task(self._service.tick_forever())
         thread.listening(address)
-        await thread.stopping.wait()
-        ticking.cancel()
+        failure = await thread.until_stopped(self._service.tick_forever())
         try:
-            self._service.end(SwitchUnreachableError(f"the keeper at {address} was stopped"))
+            self._service.end(failure or SwitchUnreachableError(f"the keeper at {address} was stopped"))
         finally:
             await thread.close(server)

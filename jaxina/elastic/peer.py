@@ -114,7 +114,7 @@ class Peer:
         address = grpc_options.listen(server, self._bind, "a member", self._tls)
         await server.start()
         thread.listening(address)
-        await thread.stopping.wait()
+        await thread.until_stopped()
         await thread.close(server)
 
 

@@ -15,6 +15,7 @@ from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads
 from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
+from jaxina.control.membership import Membership
 from jaxina.control.server import ControlServer
 from jaxina.errors import (
     InvalidArgumentError,
@@ -148,6 +149,7 @@ def test_status_shows_everything_but_the_secret(client, data_plane):
 _VICTIM = """
 import sys, time
 from jaxina.control.client import SwitchClient
+from jaxina.control.membership import Membership
 address, job, secret = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 client = SwitchClient(address, 5)
 client.join(job, secret, [1], heartbeat_timeout=float(sys.argv[4]), statistics=dict, aborted=print)
@@ -250,6 +252,20 @@ def test_a_switch_that_stops_is_told_to_its_workers(data_plane):
             _, code, message = worker.engine.aborts[0]
             assert code == "SWITCH_UNREACHABLE" and "was stopped" in message, "no worker has died"
             assert server.address in message
+
+
+def test_a_defect_while_deadlines_are_looked_at_ends_all_jobs(client, monkeypatch):
+    """No deadline would hold any more, so nobody would be told of a worker that is lost."""
+    grant = create(client)
+    worker = Worker(client, grant, 0)
+
+    def fail(self, now):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Membership, "expire", fail)
+    assert worker.engine.aborted.wait(5)
+    _, code, message = worker.engine.aborts[0]
+    assert code == SystemCallError.code and "a defect" in message
 
 
 def test_an_unreachable_switch_says_where_and_what_to_do():

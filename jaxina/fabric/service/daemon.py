@@ -19,7 +19,7 @@ from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
 from jaxina.control.typed_status import refuse
-from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError, SystemCallError
+from jaxina.errors import InvalidArgumentError, JaxinaError, SwitchUnreachableError
 from jaxina.fabric.monitor import RatesFile, estimate
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service import fabric_pb2_grpc
@@ -199,15 +199,7 @@ class SchedulerDaemon:
         address = grpc_options.listen(server, self._bind, "a scheduler", self._tls)
         await server.start()
         thread.listening(address)
-        planning = asyncio.create_task(self._service.plan_forever())
-        stopping = asyncio.create_task(thread.stopping.wait())
-        await asyncio.wait([planning, stopping], return_when=asyncio.FIRST_COMPLETED)
-        why: JaxinaError = SwitchUnreachableError(f"the scheduler at {address} was stopped; start it and the job again")
-        if planning.done():
-            cause = planning.exception()
-            _log.error("planning failed, and the job ends", exc_info=cause)
-            why = cause if isinstance(cause, JaxinaError) else SystemCallError(f"the scheduler failed: {cause!r}")
-        planning.cancel()
-        stopping.cancel()
-        self._service.end(why)
+        failure = await thread.until_stopped(self._service.plan_forever())
+        stopped = SwitchUnreachableError(f"the scheduler at {address} was stopped; start it and the job again")
+        self._service.end(failure or stopped)
         await thread.close(server)
