@@ -86,8 +86,8 @@ respect to `jax.lax.pcast(params, "workers", to="varying")`, or pass `check_vma=
 
 **Under a learning-rate schedule**, tell the compressor the rate: `all_reduce_mean("topk:0.01", "workers",
 learning_rate=schedule)`, or `update(..., learning_rate=rate)`. Error feedback then accumulates updates, the rate times
-the gradient, as the papers do. Without it, gradients are accumulated, and what a step owes counts with the rate of the
-later step in which it is sent.
+the gradient, as the papers do. Without it, gradients are accumulated: what a step holds back is multiplied by the rate of the
+later step that sends it.
 
 **Error feedback and momentum** do not go together where little is sent: what was held back comes late and at once, and
 momentum repeats it. With Top-1 %, try the optimizer without momentum: `optax.adam(rate, b1=0)`, or SGD without momentum

@@ -18,8 +18,8 @@ def check_used(configuration: Configuration) -> None:
     aggregator = configuration.aggregator
     if aggregator == "netreduce" and configuration.bits < 32:
         raise InvalidArgumentError(
-            f"{variable('bits')}={configuration.bits} is given, but netreduce adds words of 32 bits: leave bits out, or "
-            "choose another aggregator"
+            f"{variable('bits')}={configuration.bits} is given, but netreduce adds words of 32 bits: leave bits out, "
+            "or choose another aggregator"
         )
     if configuration.encrypts:
         _check_encryption(configuration)
