@@ -30,7 +30,7 @@ _COLLECTIVE = re.compile(rf" (?:{'|'.join(KINDS)})(?:-start)?\(")
 # Control flow whose number of runs XLA does not know. Processes may run different collectives there.
 _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 
-# Collectives in float16, for which XLA has no MPI type. (XLA:CPU turns float8 into float16 for an all-gather.)
+# Collectives in float16, for which XLA has no MPI type. (XLA:CPU makes float16 of float8 and float4.)
 _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
 
 # Why XLA's own collectives stay with XLA; None if they come to jaxina.
@@ -152,9 +152,10 @@ def around(
         return _watching.following(processes, what)
     if _REFUSED.search(compiled):
         raise UnsupportedTypeError(
-            "XLA reduces or gathers a float16 (or float8) array between the processes of this program, and cannot hand "
-            "such arrays to jaxina. Use another type, or reduce with jax.lax.psum in a shard_map, or leave XLA's own "
-            "collectives with gloo: `jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False)"
+            "XLA reduces or gathers a float16 array between the processes of this program, and cannot hand such arrays "
+            "to jaxina. It also makes float16 of float8. Use another type, or leave XLA's own collectives with gloo: "
+            "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False). A sum in float16, but "
+            "not in float8, may also be a jax.lax.psum in a shard_map, which jaxina carries"
         )
     identity = identity_of(module)
     carries_sums = not _report.says_off(compiled)

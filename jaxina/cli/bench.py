@@ -69,7 +69,7 @@ def bench(
         ),
     ] = None,
     loss: Annotated[
-        float | None, typer.Option(help="Share of arriving packets to drop (direct, udp, roce, netreduce).")
+        float | None, typer.Option(help="Share of arriving packets to drop (direct, atp, udp, roce, netreduce).")
     ] = None,
     versus: Annotated[
         Versus, typer.Option("--vs", help="What to compare with: XLA's own collective (gloo), or nothing.")

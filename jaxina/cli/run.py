@@ -43,7 +43,7 @@ def run(
     ] = None,
     loss: Annotated[
         float | None,
-        typer.Option(help="Share of arriving packets to drop, for experiments (direct, udp, roce, netreduce)."),
+        typer.Option(help="Share of arriving packets to drop, for experiments (direct, atp, udp, roce, netreduce)."),
     ] = None,
     switch: Annotated[
         str | None,

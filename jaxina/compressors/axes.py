@@ -20,8 +20,20 @@ def place(axis_name: Any) -> tuple[int, jax.Array | int]:
 
     Args:
       axis_name: the mapped axis of the workers, or a tuple of them. None for a single worker.
+
+    Raises:
+      InvalidArgumentError: no axis of that name is mapped here.
     """
-    return (1, 0) if axis_name is None else (jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name))
+    if axis_name is None:
+        return 1, 0
+    try:
+        return jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
+    except NameError:
+        raise InvalidArgumentError(
+            f"a compressor's update() was called where no axis {axis_name!r} is mapped. Call it, or its optimizer's "
+            "update(), inside jax.shard_map over a mesh with that axis (or jax.vmap or jax.pmap with that axis_name). "
+            "In jax.jit with NamedSharding, without jax.shard_map, give all_reduce_mean the mesh"
+        ) from None
 
 
 def wire_block(x: jax.Array, axis_name: Any) -> int:

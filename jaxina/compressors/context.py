@@ -22,20 +22,21 @@ class Promise:
       unbiased: whether the decoded array, averaged over all random keys, is the array.
       error_feedback: "on" or "off": error feedback may be chosen, and this is the default. "own": the algorithm has a
         memory of its own. "no": error feedback would not converge, because the error may be larger than the array.
+        "needless": nothing is lost that a later step could send.
       note: what a user must know before using the compressor.
     """
 
     title: str
     paper: str
     unbiased: bool
-    error_feedback: Literal["on", "off", "own", "no"]
+    error_feedback: Literal["on", "off", "own", "no", "needless"]
     note: str
 
     def check_feedback(self, chosen: bool | None, name: str) -> None:
         """Raises InvalidArgumentError if the class `name` rules out what a user has chosen for `Compressor.ef`."""
-        if chosen and self.error_feedback in ("no", "own"):
-            why = "has a memory of its own" if self.error_feedback == "own" else "would not converge with it"
-            raise InvalidArgumentError(f"{name} takes no error feedback: it {why}")
+        why = {"own": "has a memory of its own", "no": "would not converge with it", "needless": "loses nothing"}
+        if chosen and self.error_feedback in why:
+            raise InvalidArgumentError(f"{name} takes no error feedback: it {why[self.error_feedback]}")
         if chosen is False and self.error_feedback == "own":
             raise InvalidArgumentError(f"{name} is not defined without its memory: leave out -ef")
 

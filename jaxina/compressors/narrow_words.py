@@ -56,9 +56,10 @@ class NarrowWords(Compressor):
         paper="Sapio et al., Scaling Distributed Machine Learning with In-Network Aggregation, NSDI 2021",
         unbiased=False,
         error_feedback="off",
-        note="Unbiased with `stochastic`, except that a value within a unit of the power of two above its block is cut "
-        "off to the largest word. All bits are used, and the sum is shifted back into them by ceil(log2 n) bits. Error "
-        "feedback makes up for what is lost on the way up, not for the shift. docs/narrow_words.md has the errors.",
+        note="Unbiased with `stochastic`, except that the largest values, within one step of the upper end, are "
+        "clipped: the power of two above the block has no word. All bits are used, and the sum is shifted back into "
+        "them by ceil(log2 n) bits. Error feedback makes up for what is lost on the way up, not for the shift. "
+        "docs/narrow_words.md has the errors.",
     )
     kind = SUM
 

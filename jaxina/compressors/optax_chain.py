@@ -9,7 +9,7 @@ import jax
 
 from jaxina.compressors.base import Compressor
 from jaxina.compressors.partitioned import Partitioned
-from jaxina.compressors.registry import get
+from jaxina.compressors.registry import chosen
 
 if TYPE_CHECKING:
     import optax
@@ -71,16 +71,16 @@ def all_reduce_mean(
     """
     import optax
 
-    chosen = get(compressor) if isinstance(compressor, str) else compressor
-    partitioned = None if mesh is None else Partitioned(chosen, mesh, axis_name)
+    made = chosen(compressor)
+    partitioned = None if mesh is None else Partitioned(made, mesh, axis_name)
 
     def init(params: Any) -> dict[str, Any]:
-        return (partitioned or chosen).init(params, jax.random.key(seed))
+        return (partitioned or made).init(params, jax.random.key(seed))
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, dict[str, Any]]:
         rate = learning_rate(state["step"]) if callable(learning_rate) else learning_rate
         if partitioned is not None:
             return partitioned.update(updates, state, params=params, learning_rate=rate)
-        return chosen.update(updates, state, axis_name, params=params, learning_rate=rate)
+        return made.update(updates, state, axis_name, params=params, learning_rate=rate)
 
     return optax.GradientTransformation(init, update)

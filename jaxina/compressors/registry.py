@@ -12,8 +12,10 @@ A spec string is a name, then arguments, then optionally ``+ef`` or ``-ef``:
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 from jaxina.compressors.base import Compressor
@@ -60,7 +62,8 @@ _NAMES: dict[str, tuple[type[Compressor], dict[str, Any]]] = {
     "powersgd": (PowerSGD, {}),
     "thc": (THC, {}),
 }
-_OWN = frozenset(_NAMES)
+OWN = tuple(_NAMES)
+"""The names that jaxina itself registers."""
 
 
 def names() -> list[str]:
@@ -89,7 +92,7 @@ def register(name: str, kind: type[Compressor], **preset: Any) -> None:
       >>> compressors.get("sparsest-ef")
       TopK(ef=False, ratio=0.001)
     """
-    if name in _OWN:
+    if name in OWN:
         raise InvalidArgumentError(f"{name!r} is the name of one of jaxina's own compressors: choose another one")
     before = _origin(_NAMES[name][0]) if name in _NAMES else _origin(kind)
     if before != _origin(kind):
@@ -117,13 +120,19 @@ def get(spec: str) -> Compressor:
       >>> compressors.get("qsgd:64:bucket=1024+ef")
       QSGD(ef=True, levels=64, bucket=1024)
     """
+    if not isinstance(spec, str):
+        raise InvalidArgumentError(
+            f"a compressor's spec is a string such as 'topk:0.01', not {spec!r}; 'none' compresses nothing"
+        )
     body, ef = _split_feedback(spec.strip())
     name, *arguments = body.split(":")
     if name not in _NAMES:
-        raise InvalidArgumentError(f"no compressor {name!r} in {spec!r}; there are {', '.join(_NAMES)}")
+        raise InvalidArgumentError(
+            f"no compressor {name!r} in {spec!r}{_meant(name, _NAMES)}; there are {', '.join(_NAMES)}"
+        )
     kind, preset = _NAMES[name]
     values: dict[str, Any] = {}
-    types = {key: value for key, value in _parameters(kind).items() if key not in preset}
+    types = _settable(name)
     order = iter([key for key in types if types[key] is not bool])
     for argument in arguments:
         key, equals, text = argument.partition("=")
@@ -134,14 +143,51 @@ def get(spec: str) -> Compressor:
             key, text = next(order, ""), argument
         if key not in types or types[key] is bool or key in values:
             raise InvalidArgumentError(
-                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many; {name} has the parameters "
-                f"{', '.join(types) or '(none)'}"
+                f"{argument!r} in {spec!r} is not a parameter of {name}, or one too many{_meant(argument, types)}; "
+                f"{_allowed(name)}"
             )
         try:
             values[key] = types[key](text)
         except ValueError:
-            raise InvalidArgumentError(f"{text!r} in {spec!r} is not of type {types[key].__name__}") from None
+            raise InvalidArgumentError(
+                f"{text!r} in {spec!r} is not of type {types[key].__name__}, as {key} is{_meant(text, types)}; "
+                f"{_allowed(name)}"
+            ) from None
     return kind(**preset, **values, ef=ef)
+
+
+def chosen(compressor: Compressor | str) -> Compressor:
+    """Returns the compressor itself, or the one that a spec string describes.
+
+    Raises:
+      InvalidArgumentError: as `get`.
+    """
+    return compressor if isinstance(compressor, Compressor) else get(compressor)
+
+
+def parameters(name: str) -> list[str]:
+    """Describes the parameters of a name in the order in which bare values set them: ``ratio=0.01``.
+
+    A boolean parameter, which its bare name switches on, is the name alone.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(_NAMES[name][0])}
+    return [key if kind is bool else f"{key}={defaults[key]}" for key, kind in _settable(name).items()]
+
+
+def _settable(name: str) -> dict[str, type]:
+    """Returns the types of the parameters that specs with this name may set."""
+    kind, preset = _NAMES[name]
+    return {key: value for key, value in _parameters(kind).items() if key not in preset}
+
+
+def _allowed(name: str) -> str:
+    return f"{name} takes {', '.join(parameters(name)) or 'no parameters'}"
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """Asks whether similar words were meant."""
+    similar = difflib.get_close_matches(word.lower(), list(known))
+    return f", did you mean {' or '.join(similar)}?" if similar else ""
 
 
 def spec_of(compressor: Compressor) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxina.compressors.base import SUM, Compressor
 from jaxina.compressors.narrow_words import NarrowWords
-from jaxina.compressors.registry import get
+from jaxina.compressors.registry import OWN, get, parameters
 from jaxina.compressors.traffic import measure
 
 ROWS = (
@@ -48,13 +48,84 @@ ROWS = (
 WORKERS = 8
 SHAPE = (128, 128)
 
-_FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no"}
+_FEEDBACK = {"on": "on", "off": "off, `+ef`", "own": "built in", "no": "no", "needless": "no"}
 
 _INTRODUCTION = """\
 # Gradient compressors
 
-A compressor decides what workers send instead of float32. `jaxina.compressors.get(spec)` makes one from a spec, as in
-the table's first column. `python -m jaxina.compressors.table` writes this page; do not edit it.
+A compressor decides what workers send instead of float32. `jaxina.compressors.get(spec)` makes one from a
+[spec](#specs), as in the table's first column. `python -m jaxina.compressors.table` writes this page; do not edit it.
+
+"""
+
+_DATA_PARALLEL = """\
+## In a data-parallel step
+
+`all_reduce_mean` takes the place of the psum of gradients. It goes before the optimizer, inside `jax.shard_map`:
+
+```python
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+from jaxina import compressors
+
+mesh = jax.make_mesh((jax.device_count(),), ("workers",), axis_types=(AxisType.Auto,))
+split = NamedSharding(mesh, P("workers"))  # the first axis has the workers, or each worker's rows
+
+keys = jax.random.split(jax.random.key(0), 2)
+params = {"up": jax.random.normal(keys[0], (16, 64)) / 4, "down": jax.random.normal(keys[1], (64, 8)) / 8}
+optimizer = optax.chain(compressors.all_reduce_mean("int8+ef", "workers"), optax.adam(0.01))
+
+
+@jax.jit(out_shardings=split)
+def first_state():  # error feedback differs between workers, so each has a state of its own
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * mesh.size), optimizer.init(params))
+
+
+@jax.jit(out_shardings=split)
+def batch():
+    x = jax.random.normal(jax.random.key(1), (128, 16))
+    return x, jnp.sin(x[:, :8])
+
+
+def loss(params, x, y):
+    return ((jnp.tanh(x @ params["up"]) @ params["down"] - y) ** 2).mean()
+
+
+specs = dict(in_specs=(P(), *[P("workers")] * 3), out_specs=(P(), P("workers"), P()))
+
+
+@jax.jit
+@jax.shard_map(mesh=mesh, check_vma=False, **specs)
+def step(params, state, x, y):
+    value, gradients = jax.value_and_grad(loss)(params, x, y)  # of this worker's rows
+    updates, state = optimizer.update(gradients, jax.tree.map(lambda leaf: leaf[0], state), params)
+    state = jax.tree.map(lambda leaf: leaf[None], state)
+    return optax.apply_updates(params, updates), state, jax.lax.pmean(value, "workers")
+
+
+state, (x, y) = first_state(), batch()
+losses = []
+for _ in range(60):
+    params, state, value = step(params, state, x, y)
+    losses.append(float(value))
+```
+
+"""
+
+_SPECS = """\
+## Specs
+
+A spec is a name, then arguments, then perhaps `+ef` or `-ef`: `qsgd:64:bucket=1024+ef`. Each argument follows a colon.
+It is `name=value`, or a bare value for the next parameter, or the bare name of a switch, such as `stochastic`. These
+are the names, with the parameters that may follow and their defaults:
+
+"""
+
+_COMPARISON = """\
+## What each promises
 
 | spec | algorithm | unbiased | error feedback | summed by an aggregator | bits sent | bits received | of float32 |
 |---|---|---|---|---|---:|---:|---:|
@@ -86,8 +157,8 @@ respect to `jax.lax.pcast(params, "workers", to="varying")`, or pass `check_vma=
 
 **Under a learning-rate schedule**, tell the compressor the rate: `all_reduce_mean("topk:0.01", "workers",
 learning_rate=schedule)`, or `update(..., learning_rate=rate)`. Error feedback then accumulates updates, the rate times
-the gradient, as the papers do. Without it, gradients are accumulated, and what a step owes counts with the rate of the
-later step in which it is sent.
+the gradient, as the papers do. Without it, gradients are accumulated: what a step holds back is multiplied by the rate
+of the later step that sends it.
 
 **Error feedback and momentum** do not go together where little is sent: what was held back comes late and at once, and
 momentum repeats it. With Top-1 %, try the optimizer without momentum: `optax.adam(rate, b1=0)`, or SGD without momentum
@@ -175,8 +246,10 @@ def document(counted: Sequence[str] = ROWS) -> str:
     )
     promises = {get(spec).promise.title: get(spec).promise for spec in ROWS}
     notes = [f"* **{p.title}**. {p.note} *{p.paper}.*" for p in promises.values() if p.paper != "-"]
+    specs = [f"* `{name}{''.join(f'[:{one}]' for one in parameters(name))}`" for name in OWN]
     return "".join(
-        [_INTRODUCTION, *(f"{line}\n" for line in lines), explanation, _PARTITIONED]
+        [_INTRODUCTION, _COMPARISON, *(f"{line}\n" for line in lines), explanation]
+        + [_SPECS, *(f"{spec}\n" for spec in specs), "\n", _DATA_PARALLEL, _PARTITIONED]
         + ["## Notes and papers\n\n", *(f"{note}\n" for note in notes)]
     )
 

@@ -13,6 +13,7 @@ from jaxina.compressors import packing
 from jaxina.compressors.base import Compressor
 from jaxina.compressors.messages import ALL_TO_ALL, GATHER, IN_PARTS, Message
 from jaxina.compressors.packing import Field
+from jaxina.compressors.registry import chosen
 from jaxina.numerics.blocks import block_count
 
 _RUN_ONCE = {"xla_backend_optimization_level": 0}  # compiling takes longer than running
@@ -112,26 +113,30 @@ def _of(arrays: dict[str, np.ndarray], worker: int) -> dict[str, np.ndarray]:
     return {name: array[worker] for name, array in arrays.items()}
 
 
-def measure(compressor: Compressor, gradients: Sequence[Any], key: jax.Array) -> tuple[Traffic, Any]:
+def measure(compressor: Compressor | str, gradients: Sequence[Any], key: jax.Array) -> tuple[Traffic, Any]:
     """Runs one step of n simulated workers, from fresh state, and counts its bytes.
 
     Args:
-      compressor: the compressor.
+      compressor: the compressor, or its spec string.
       gradients: one pytree of float arrays per worker.
       key: a `jax.random.key`.
 
     Returns:
       Worker 0's traffic, and the mean that all workers get.
 
+    Raises:
+      InvalidArgumentError: the spec string is not allowed.
+
     Example:
       >>> import jax
       >>> import numpy as np
       >>> from jaxina import compressors
       >>> gradients = [np.ones(1000, np.float32)] * 4
-      >>> traffic, mean = compressors.measure(compressors.get("int8"), gradients, jax.random.key(0))
+      >>> traffic, mean = compressors.measure("int8", gradients, jax.random.key(0))
       >>> traffic
       Traffic(sent=1005, received=1005)
     """
+    compressor = chosen(compressor)
     meter = Meter(compressor)
     state = compressor.init(gradients[0], key)
     stacked = jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *gradients)

@@ -19,7 +19,7 @@ class Uncompressed(Compressor):
         title="none (float32)",
         paper="-",
         unbiased=True,
-        error_feedback="no",
+        error_feedback="needless",
         note="The collective in use does the sum: XLA's own in float32, jaxina's in block fixed point.",
     )
     kind = SUM

@@ -13,9 +13,14 @@ def check_used(configuration: Configuration) -> None:
     A setting from the environment may be meant for other runs. So it is refused only if nobody chose the aggregator.
 
     Raises:
-      InvalidArgumentError: the aggregator does not use a setting that was given, or cannot encrypt as was asked.
+      InvalidArgumentError: the aggregator does not use a setting that was given, or cannot do what it asks.
     """
     aggregator = configuration.aggregator
+    if aggregator == "netreduce" and configuration.bits < 32:
+        raise InvalidArgumentError(
+            f"{variable('bits')}={configuration.bits} is given, but netreduce adds words of 32 bits: leave bits out, "
+            "or choose another aggregator"
+        )
     if configuration.encrypts:
         _check_encryption(configuration)
     if configuration.servers is not None and aggregator not in ("direct", "atp"):

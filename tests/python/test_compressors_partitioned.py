@@ -150,10 +150,12 @@ def test_what_is_wrong_is_said():
         compressors.per_worker(loss, mesh, "data")(PARAMS, BATCH[0][:12], BATCH[1][:12])
 
 
-def test_the_page_s_example_runs():
+@pytest.mark.parametrize("number, spec", [(0, P()), (1, P("data", None))])
+def test_the_page_s_examples_run(number, spec):
     page = (Path(__file__).resolve().parents[2] / "docs" / "compressors.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(code) == 2
     found: dict[str, Any] = {}
-    exec(compile(code, "docs/compressors.md", "exec"), found)
+    exec(compile(code[number], "docs/compressors.md", "exec"), found)
     assert found["losses"][-1] < 0.5 * found["losses"][0]
-    assert found["params"]["up"].sharding.spec == P("data", None)
+    assert found["params"]["up"].sharding.spec == spec

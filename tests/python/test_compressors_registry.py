@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from compressor_cases import SPECS
 
@@ -40,8 +42,14 @@ def test_shortest_spec():
 @pytest.mark.parametrize(
     "spec, why",
     [
-        ("topj", "no compressor 'topj'"),
-        ("topk:many", "'many'.* is not of type float"),
+        (None, "is a string such as 'topk:0.01', not None"),
+        ("topj", "no compressor 'topj'.*did you mean topk"),
+        ("topK", "did you mean topk"),
+        ("int4", "did you mean int8"),
+        ("topk:many", "'many'.* is not of type float, as ratio is; topk takes ratio=0.01"),
+        ("int8:stochastik", "did you mean stochastic.*; int8 takes block=256, stochastic, seed=0"),
+        ("natural:3", "natural takes no parameters"),
+        ("none+ef", "no error feedback: it loses nothing"),
         ("topk:0.1:0.2", "one too many"),
         ("topk:k=3", "not a parameter of topk"),
         ("topk:0.1:ratio=0.2", "one too many"),
@@ -50,7 +58,7 @@ def test_shortest_spec():
         ("blockfp:33", "bits must be"),
         ("qsgd:0", "levels and bucket"),
         ("qsgd:4:bucket=512+ef", "too few for error feedback"),
-        ("terngrad+ef", "no error feedback"),
+        ("terngrad+ef", "no error feedback: it would not converge"),
         ("terngrad:-1", "clip must not be negative"),
         ("dgc-ef", "not defined without its memory"),
         ("dgc:0.1:momentum=1", "momentum must be"),
@@ -63,6 +71,25 @@ def test_shortest_spec():
 def test_wrong_specs_say_what_is_wrong(spec, why):
     with pytest.raises(InvalidArgumentError, match=why):
         compressors.get(spec)
+
+
+def test_measure_takes_a_spec_as_all_reduce_mean_does():
+    gradients = [np.ones(8, np.float32)] * 2
+    traffic, _ = compressors.measure("none", gradients, jax.random.key(0))
+    assert traffic == compressors.Traffic(sent=32, received=32)
+    with pytest.raises(InvalidArgumentError, match="not None"):
+        compressors.measure(None, gradients, jax.random.key(0))
+
+
+@pytest.mark.parametrize("axis", ["workers", ("workers", "others")])
+def test_an_update_outside_of_the_workers_axis_says_where_it_belongs(axis):
+    compressor = compressors.get("topk")
+    gradient = np.ones(8, np.float32)
+    state = compressor.init(gradient, jax.random.key(0))
+    with pytest.raises(
+        InvalidArgumentError, match=r"update\(\) was called where no axis .*workers.* inside jax.shard_map"
+    ):
+        compressor.update(gradient, state, axis)
 
 
 def test_too_few_bits_for_the_workers():

@@ -213,6 +213,13 @@ def test_an_rdma_device_drops_no_packets():
     config.check_used(config.resolve({}, aggregator="netreduce", loss=0.1))
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_ring_refuses_narrow_words_at_once(bits):
+    with pytest.raises(InvalidArgumentError, match=f"JAXINA_BITS={bits} is given, but netreduce adds words of 32 bits"):
+        config.check_used(config.resolve({"JAXINA_BITS": str(bits)}, aggregator="netreduce"))
+    config.check_used(config.resolve({}, aggregator="netreduce", bits=64))
+
+
 def test_a_ring_has_fewer_slots_if_a_switch_adds():
     alone = config.resolve({}, aggregator="netreduce")
     with_switch = config.resolve({"JAXINA_SWITCH": "10.0.0.9:51000"}, aggregator="netreduce")

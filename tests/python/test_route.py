@@ -218,11 +218,14 @@ def test_float16_is_refused_when_it_is_compiled_and_named(tmp_path):
         attempt(jax.jit(lambda x: total(x, jnp.float16) + 1))
     for dtype in (jnp.float16, jnp.float8_e4m3fn):
         attempt(jax.jit(lambda x: x.astype(dtype), out_shardings=NamedSharding(mesh, P())))
+    names = mesh.axis_names
+    psum = jax.shard_map(lambda x: lax.psum(x.astype(jnp.float8_e4m3fn), names), mesh=mesh, in_specs=P(), out_specs=P())
+    attempt(jax.jit(psum))
     attempt(jax.jit(lambda x: total(x, jnp.bfloat16)), jax.jit(lambda x: jnp.roll(x.astype(jnp.float16), 1)))
     """
     for lines in outputs(tmp_path, program):
-        assert [line.split()[0] for line in lines] == ["UNSUPPORTED_TYPE"] * 4 + ["result"] * 2, lines
-        assert "--no-catch-all" in lines[0]
+        assert [line.split()[0] for line in lines] == ["UNSUPPORTED_TYPE"] * 5 + ["result"] * 2, lines
+        assert "--no-catch-all" in lines[4] and "not in float8" in lines[4]
 
 
 def test_what_keeps_one_process_from_the_route_keeps_all(tmp_path):
