@@ -73,11 +73,12 @@ class RingMeetings:
         ends = [dataclasses.replace(end, mtu=least) for _, end in sorted(meeting.ends.items())]
         try:
             await asyncio.to_thread(plane.connect_ring, job, ends)
+        except JaxinaError as error:
+            meeting.fail(error)
+            return
         except Exception as error:
-            is_typed = isinstance(error, JaxinaError)
-            if not is_typed:
-                _log.exception("job %d: the ring was not connected", job)
-            meeting.fail(error if is_typed else SystemCallError(f"the ring of job {job} was not connected: {error!r}"))
+            _log.exception("job %d: the ring was not connected", job)
+            meeting.fail(SystemCallError(f"the ring of job {job} was not connected: {error!r}"))
             return
         if self._meetings.get(job) is not meeting:  # the job was removed before its ring was there
             self._data_plane.remove_job(job)

@@ -24,11 +24,10 @@ void check_narrow(const JobShape& shape, std::size_t devices) {
   // Processes of other sizes would divide their words by other numbers, and their sums would not fit a word. If the
   // processes differ, at least one finds it, and no sum is complete without that one.
   if (devices * shape.workers() != shape.devices()) {
-    throw Error(ErrorCode::kInvalidArgument, "words of 8 or 16 bits need equally many devices in each process, and this "
-                                             "one has " +
-                                                 std::to_string(devices) + " of the " + std::to_string(shape.devices()) +
-                                                 " devices of " + std::to_string(shape.workers()) +
-                                                 " processes: use bits=32");
+    throw Error(ErrorCode::kInvalidArgument,
+                "words of 8 or 16 bits need equally many devices in each process, and this one has " +
+                    std::to_string(devices) + " of the " + std::to_string(shape.devices()) + " devices of " +
+                    std::to_string(shape.workers()) + " processes: use bits=32");
   }
 }
 
