@@ -208,6 +208,7 @@ def add_program(
     with _lock:
         _programs.append((program, frozenset(names) | ({identity()} if routed else set())))
         _described.update(called)
+    _native.name_sums(list(called.items()))
     _log.info("%s", program)
     if _strict and any(one.sums and one.why != OFF for one in program.stays):
         raise NotCarriedError(f"init(strict=True) refuses a program with a sum that stays with XLA: {program}")

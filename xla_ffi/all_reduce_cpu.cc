@@ -11,6 +11,7 @@
 #include "xla_ffi/all_reduce_call.h"
 #include "xla_ffi/error_codes.h"
 #include "xla_ffi/sum_counts.h"
+#include "xla_ffi/sum_names.h"
 #include "xla_ffi/team.h"
 
 namespace jaxina {
@@ -35,14 +36,15 @@ void copy(const Collective& collective) {
   }
 }
 
-ffi::Future submitted(const Group& group, std::int64_t device, Collective collective) {
+// `name`: the sum's identity in the program.
+ffi::Future submitted(const Group& group, std::int64_t device, std::uint64_t name, Collective collective) {
   ffi::Promise promise;
   ffi::Future future(promise);
-  Engine::instance().submit(group, device, std::move(collective), [promise](const Status& status) mutable {
+  Engine::instance().submit(group, device, std::move(collective), [promise, name](const Status& status) mutable {
     if (status.ok()) {
       promise.SetAvailable();
     } else {
-      promise.SetError(to_xla(status));
+      promise.SetError(to_xla(with_name(status, name)));
     }
   });
   return future;
@@ -61,8 +63,9 @@ ffi::Future all_reduce(std::int32_t device, ffi::RemainingArgs args, ffi::Remain
     copy(call.collective);
     return finished({});
   }
-  count_sum(call.collective.identity, call.collective);
-  return submitted(call.group, device, std::move(call.collective));
+  const std::uint64_t name = call.collective.identity;
+  count_sum(name, call.collective);
+  return submitted(call.group, device, name, std::move(call.collective));
 }
 
 ffi::Future team_all_reduce(ffi::RemainingArgs args, ffi::RemainingRets results, std::int64_t identity,
@@ -86,9 +89,10 @@ ffi::Future team_all_reduce(ffi::RemainingArgs args, ffi::RemainingRets results,
     copy(call.collective);
     return finished({});
   }
-  count_sum(call.collective.identity, call.collective);
-  call.collective.identity = numerics::random64(call.collective.identity, members->step);
-  return submitted(call.group, members->member, std::move(call.collective));
+  const std::uint64_t name = call.collective.identity;
+  count_sum(name, call.collective);
+  call.collective.identity = numerics::random64(name, members->step);
+  return submitted(call.group, members->member, name, std::move(call.collective));
 }
 
 }  // namespace

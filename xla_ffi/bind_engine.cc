@@ -1,4 +1,5 @@
 // Binds the engine: start, shutdown, statistics and traces.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -12,6 +13,7 @@
 #include "xla_ffi/bindings.h"
 #include "xla_ffi/shared_callable.h"
 #include "xla_ffi/sum_counts.h"
+#include "xla_ffi/sum_names.h"
 #include "xla_ffi/team.h"
 
 namespace jaxina {
@@ -175,6 +177,10 @@ void bind_engine(nb::module_& m) {
       "  A list of (group, device, submitted, waiting), one for each device and group. group: global device ids, see "
       "SECOND_STREAM. submitted: how many collectives the device has submitted in the group. waiting: of those that "
       "have not completed the oldest, as (number, identity, seconds); None if all have. Numbers count from 1.");
+  m.def("name_sums", &name_sums, "names"_a,
+        "From now on errors about workers that disagree say what a sum of this process is.\n\n"
+        "Args:\n"
+        "  names: (identity, name) of each sum. identity: of a psum's custom call, as in sum_counts().");
   m.def(
       "sum_counts",
       [] {

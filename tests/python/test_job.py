@@ -243,6 +243,7 @@ leave(0, 0, 1)
     assert code == 0, err
     assert len(out) == 2 and all("True" in line for line in out), (out, err)
     assert all("devices 0 and 1 sum different things" in line for line in out), out
+    assert all("In this process it is psum" in line or "In this process it is all-reduce" in line for line in out), out
 
 
 @pytest.mark.parametrize("aggregator", ["embedded", "udp"])
