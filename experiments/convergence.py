@@ -29,8 +29,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import jaxina
-from experiments import grid, rates, records, workloads
-from experiments.grid import Grid
+from experiments import rates, records, study_file, workloads
+from experiments.grid import DEFAULT, Grid
 from experiments.records import Setting
 from experiments.trainer import Outcome, Programs, Trainer
 from experiments.workloads import TEST
@@ -45,10 +45,12 @@ Carrier = Callable[[], contextlib.AbstractContextManager]
 
 def main(arguments: list[str] | None = None) -> None:
     options = _parse(arguments)
-    study = Grid.read(options.config)
-    given = {name: getattr(options, name) for name in ("seeds", "steps", "size", "collective")}
-    study = dataclasses.replace(study, **{name: value for name, value in given.items() if value is not None})
-    study = _chosen(study, options)
+    with study_file.one_line():
+        study = Grid.read(options.config)
+        given = {name: getattr(options, name) for name in ("seeds", "steps", "size", "collective")}
+        study = dataclasses.replace(study, **{name: value for name, value in given.items() if value is not None})
+        study = _chosen(study, options)
+        study.entries()  # raises if a compressor that was named does not exist
     jax.config.update("jax_num_cpu_devices", max(study.workers))
     Study(study).run()
 
@@ -163,7 +165,7 @@ def _progress(console: Console) -> Progress:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=grid.DEFAULT, help="the study's file")
+    parser.add_argument("--config", type=Path, default=DEFAULT, help="the study's file")
     parser.add_argument(
         "--workload", action="append", choices=workloads.names(), help="train only this; may be repeated"
     )
@@ -174,7 +176,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=["small", "large"])
     parser.add_argument(
         "--collective",
-        choices=["xla", "jaxina", grid.DEPLOYED],
+        choices=study_file.COLLECTIVES,
         help="what carries psums; deployed, the default: XLA for float32 without a compressor, jaxina for all others",
     )
     return parser.parse_args(arguments)

@@ -4,7 +4,7 @@ For example::
 
     results = "table4"                 # its files are table4.jsonl and so on, in experiments/results
     workloads = ["ncf", "lstm"]
-    compressors = ["none", "topk:0.1"]
+    compressors = ["none", "topk:0.1"] # with "none", float32, with which the others are compared
     workers = [4, 16]
     seeds = 5                          # the seeds 0 to 4
     size = "small"
@@ -23,15 +23,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from experiments import rates, records, workloads
+from experiments import rates, records, study_file, workloads
 from experiments.adaptive_shift import AdaptiveShift
 from experiments.rates import Search
 from experiments.recorded import Record
 from experiments.records import RESULTS, Setting
+from experiments.study_file import DEPLOYED
 from experiments.workloads import TEST
 from jaxina import compressors
 from jaxina.compressors import Compressor
@@ -42,7 +42,6 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 DEFAULT = CONFIGS / "convergence.toml"
 TRANSFORMERS = CONFIGS / "transformers.toml"
 MOMENTUM = CONFIGS / "momentum.toml"
-DEPLOYED = "deployed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,19 +73,15 @@ class Grid:
         """Reads a study's file.
 
         Raises:
-          InvalidArgumentError: the file has an entry that does not exist, or lacks one, or a value is not allowed.
+          InvalidArgumentError: the file cannot be read, has an entry that does not exist, or lacks one, or a value is
+            not allowed. The message names the file and the entry.
         """
-        values = tomllib.loads(file.read_text())
-        unknown = values.keys() - {field.name for field in dataclasses.fields(cls)}
-        if unknown:
-            raise InvalidArgumentError(f"{file}: unknown entries {', '.join(sorted(unknown))}")
-        for name in ("workloads", "compressors", "workers"):
-            if name in values:
-                values[name] = tuple(values[name])
-        try:
+        with study_file.naming(file):
+            values = study_file.entries(file)
+            for name in ("workloads", "compressors", "workers"):
+                if name in values:
+                    values[name] = tuple(values[name])
             return cls(**values | {"rates": Search(**values.get("rates", {}))})
-        except TypeError as error:
-            raise InvalidArgumentError(f"{file}: {error}") from None
 
     @property
     def file(self) -> Path:

@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 
 import jaxina
-from experiments import durations, records, workloads
+from experiments import durations, records, study_file, workloads
 from experiments.data import packages
 from experiments.grid import DEFAULT, Grid
 from experiments.recorded import BASELINE
@@ -33,8 +33,9 @@ def main() -> None:
     parser.add_argument("--size", choices=["small", "large"], default="small")
     options = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", options.workers)
-    study = dataclasses.replace(Grid.read(options.config), size=options.size, workers=(options.workers,))
-    (entry,) = study.selected([options.workload], [BASELINE]).entries()
+    with study_file.one_line():
+        study = dataclasses.replace(Grid.read(options.config), size=options.size, workers=(options.workers,))
+        (entry,) = study.selected([options.workload], [BASELINE]).entries()
     setting = durations.probe_of(entry)
     for package in packages.ALL:
         package.download()

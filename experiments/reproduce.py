@@ -2,13 +2,15 @@
 
     python -m experiments.reproduce --plan              # what is missing, and how long it will take
     python -m experiments.reproduce                     # does it; after an interruption, start it again
-    python -m experiments.reproduce --only ncf          # stages whose names contain "ncf"
+    python -m experiments.reproduce --only ncf          # stages whose names contain "ncf"; tables are made each time
     python -m experiments.reproduce --size large        # the studies with large models, on a GPU
 
-With EXPERIMENTS_RESULTS=FOLDER in the environment it begins anew, in a folder of its own.
+From whatever folder it is called, it writes into the checkout's experiments/results. With EXPERIMENTS_RESULTS=FOLDER in
+the environment it begins anew, in a folder of its own.
 
 Every run and every stage is written down when it ends, with versions, commit, machine and time. What is written down is
-not done again. The estimate comes from recorded runs; a workload that was never run is timed for a few steps first.
+not done again. The estimate comes from recorded runs. A workload that was never run is trained for a few steps first,
+also with --plan, and the times are added to probes.jsonl. That may take minutes; --no-probes leaves it out.
 """
 
 from __future__ import annotations
@@ -95,24 +97,38 @@ def analyses(commands: Mapping[str, str]) -> Iterator[Stage]:
 
 def studies(size: str, console: Console, probing: bool, is_asked: Callable[[str], bool]) -> Iterator[Stage]:
     """Yields a stage for each workload and number of workers of each study, if its name is asked for."""
+    for title, name, part in parts(size):
+        if not is_asked(title):
+            continue
+        missing = durations.left(part)
+        command = f"convergence --config experiments/configs/{name}.toml --workload {part.workloads[0]}"
+        command += f" --workers {part.workers[0]} --size {size}"
+        seconds = 0.0
+        if missing:
+            known = _known(name, part, console, probing)
+            place = durations.place_of(missing[0])
+            seconds = sum(map(known.seconds, missing)) if known.knows(place) else None
+        words = f"{len(missing)} runs" if missing else ""
+        yield Stage(title, command, words, seconds)
+
+
+def parts(size: str) -> Iterator[tuple[str, str, Grid]]:
+    """Yields the name of each stage of a study, its file's name without ending, and its part of the study."""
     for name in CONFIGS:
         whole = dataclasses.replace(grid.Grid.read(grid.CONFIGS / f"{name}.toml"), size=size)
         for workers in whole.workers:
             for workload in whole.workloads:
-                title = f"{name}: {workload}, {workers} workers"
-                if not is_asked(title):
-                    continue
                 part = whole.selected([workload], workers=[workers])
-                missing = durations.left(part)
-                command = f"convergence --config experiments/configs/{name}.toml --workload {workload}"
-                command += f" --workers {workers} --size {size}"
-                seconds = 0.0
-                if missing:
-                    known = _known(name, part, console, probing)
-                    place = durations.place_of(missing[0])
-                    seconds = sum(map(known.seconds, missing)) if known.knows(place) else None
-                words = f"{len(missing)} runs" if missing else ""
-                yield Stage(title, command, words, seconds)
+                yield f"{name}: {workload}, {workers} workers", name, part
+
+
+def unknown(only: Iterable[str], size: str) -> str:
+    """Returns what is wrong with `--only`, in words; empty if each of its texts is in a stage's name."""
+    names = [*ANALYSES, *(title for title, _, _ in parts(size)), *MEASUREMENTS]
+    wrong = [text for text in only if not any(text in name for name in names)]
+    return (
+        f"no stage has {', '.join(map(repr, wrong))} in its name. The stages are: {'; '.join(names)}" if wrong else ""
+    )
 
 
 def _known(name: str, part: Grid, console: Console, probing: bool) -> Durations:
@@ -120,7 +136,7 @@ def _known(name: str, part: Grid, console: Console, probing: bool) -> Durations:
     entry = part.entries()[0]
     known = durations.recorded(part)
     if probing and not known.knows(durations.place_of(entry)):
-        console.print(f"timing {entry.workload}, {entry.workers} workers", style="dim")
+        console.print(f"timing {entry.workload}, {entry.workers} workers (--no-probes leaves this out)", style="dim")
         config = f"experiments/configs/{name}.toml"
         _call(f"probe {entry.workload} --config {config} --workers {entry.workers} --size {entry.size}")
         known = durations.recorded(part)
@@ -172,13 +188,20 @@ def _file() -> Path:
     return records.RESULTS / "stages.jsonl"
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plan", action="store_true", help="only say what is missing and how long it will take")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="only say what is missing and how long it will take; times workloads that were never run (--no-probes)",
+    )
     parser.add_argument("--only", action="append", default=[], help="stages with this in their names; may be repeated")
     parser.add_argument("--size", choices=["small", "large"], default="small")
     parser.add_argument("--no-probes", action="store_true", help="time no steps of workloads that were never run")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if wrong := unknown(options.only, options.size):
+        print(f"error: {wrong}", file=sys.stderr)
+        raise SystemExit(2)
     console = Console()
 
     def is_asked(name: str) -> bool:

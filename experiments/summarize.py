@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import figures, grid, rates, statistics
+from experiments import figures, grid, rates, statistics, study_file
 from experiments.grid import Grid
 from experiments.paper import TABLE4
 from experiments.recorded import (
@@ -203,8 +203,10 @@ def main() -> None:
     parser.add_argument("configs", nargs="*", type=Path, default=[grid.DEFAULT])
     parser.add_argument("--size", choices=["small", "large"], default="small")
     options = parser.parse_args()
-    for config in options.configs:
-        summarize(dataclasses.replace(Grid.read(config), size=options.size))
+    with study_file.one_line():
+        studies = [Grid.read(config) for config in options.configs]
+    for study in studies:
+        summarize(dataclasses.replace(study, size=options.size))
 
 
 def summarize(study: Grid) -> None:

@@ -161,8 +161,9 @@ def problems(outcomes: list[Outcome]) -> list[str]:
 def table(outcomes: list[Outcome]) -> Table:
     shown = Table(
         title=f"MNIST-5k CNN, {WORKERS} workers, {outcomes[0].record.steps} steps",
-        caption="step: median time. sent: by all workers. packets: sent and received by\n"
-        "them; for embedded, slot passes in shared memory. again: sent again.\n"
+        caption="step: median time. sent: by all workers, but not by switches, nor by the\n"
+        "workers' own servers (direct: about as much again). packets: sent and received;\n"
+        "for embedded, slot passes in shared memory. again: sent again.\n"
         "hash: start of the SHA-256 of the parameters at the end.",
     )
     shown.add_column("summed by", no_wrap=True)

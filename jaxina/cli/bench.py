@@ -65,7 +65,7 @@ def bench(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Use this switch (udp, roce, verbs, netreduce). If not given, start one; netreduce does without.",
+            help="Use this switch (atp, udp, roce, verbs, netreduce). If not given, start one; netreduce does without.",
         ),
     ] = None,
     loss: Annotated[

@@ -226,6 +226,17 @@ def test_only_searches_with_the_most_runs_are_asked(monkeypatch):
     }
 
 
+def test_only_without_a_stage_names_the_stages_and_times_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(reproduce, "_call", lambda command: pytest.fail(command))
+    with pytest.raises(SystemExit) as ended:
+        reproduce.main(["--plan", "--only", "ncf", "--only", "nosuch"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith(
+        "error: no stage has 'nosuch' in its name. The stages are: data sets"
+    )
+    assert "convergence: ncf, 4 workers; " in line
+
+
 def test_only_the_workloads_that_are_asked_for_are_timed(monkeypatch, tmp_path):
     """Each by the study that has it."""
     monkeypatch.setattr(rates, "FILE", tmp_path / "tuning.jsonl")

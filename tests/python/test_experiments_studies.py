@@ -16,7 +16,7 @@ pytest.importorskip("optax")
 
 from compressor_cases import get, initial, normal, steps
 
-from experiments import effect_of_f, emulator, grid, records, statistics
+from experiments import convergence, effect_of_f, emulator, grid, records, statistics
 from experiments.paper import PROFILES, SPEEDUPS
 from experiments.rates import Search
 from experiments.recorded import Case
@@ -66,21 +66,62 @@ def test_configs_can_be_read(file, monkeypatch):
         assert limit(run.workers) >= 1
 
 
+STUDY = {
+    "results": '"x"',
+    "workloads": '["ncf"]',
+    "compressors": '["none", "topk"]',
+    "margins": "{ncf = 0.01}",
+}
+
+
+def study_in(folder, **changes: str | None):
+    """Writes a study's file with these entries changed, added or, with None, left out."""
+    entries = STUDY | changes
+    file = folder / "study.toml"
+    file.write_text("".join(f"{name} = {value}\n" for name, value in entries.items() if value is not None))
+    return file
+
+
 @pytest.mark.parametrize(
-    "text, why",
+    "changes, why",
     [
-        ("seed = 3", "unknown entries seed"),
-        ('workloads = ["ncf"]', "compressors"),
-        ('workloads = ["ncf"]\ncompressors = []\nresults = "x"\nmargins = {}', r"margin .*\['ncf'\]"),
-        ('workloads = ["ncf"]\ncompressors = []\nresults = "x"\nmargins = {ncf = 0}', r"margin .*\['ncf'\]"),
-        ('workloads = []\ncompressors = []\nresults = "x"\nmargins = {}\nrates = {scales = [2, 1]}', "rise"),
-        ('workloads = []\ncompressors = []\nresults = "x"\nmargins = {}\nrates = {scales = [1, 2, 3]}', "rise"),
+        ({"workload": '["ncf"]'}, "unknown entry workload, did you mean workloads?.* allowed are results, workloads, "),
+        ({"compressors": None, "margins": None}, "there is no compressors, margins"),
+        ({"margins": "{}"}, r"margin .*\['ncf'\]"),
+        ({"margins": "{ncf = 0}"}, r"margin .*\['ncf'\]"),
+        ({"margins": '{ncf = "small"}'}, "margins = .* is not a table with a number for each workload"),
+        ({"rates": "{scales = [2, 1]}"}, "rise"),
+        ({"rates": "{scales = [1, 2, 3]}"}, "rise"),
+        ({"rates": '{scales = ["fast"]}'}, r"rates.scales = \['fast'\] is not a list of numbers"),
+        ({"rates": "{scale = [1]}"}, "unknown entry rates.scale, did you mean rates.scales?"),
+        ({"workers": "4"}, r"workers = 4 is not a list of numbers of at least 1, such as \[4, 16\]"),
+        ({"workers": "[true]"}, "workers"),
+        ({"seeds": '"five"'}, "seeds = 'five' is not a number of at least 1"),
+        ({"collective": '"mpi"'}, "collective = 'mpi' is not one of xla, jaxina, deployed"),
+        ({"size": '"huge"'}, "size = 'huge' is not one of small, large"),
+        ({"workloads": '["resnett"]'}, "no workload 'resnett'; there are clickthrough, "),
+        ({"compressors": '["none", "topj"]'}, "no compressor 'topj'"),
+        ({"compressors": '["topk", "int8"]'}, "compressors lack none"),
+        ({"results": "["}, "not TOML: .*line"),
     ],
 )
-def test_a_study_that_makes_no_sense_is_refused(tmp_path, text, why):
-    (tmp_path / "study.toml").write_text(text)
-    with pytest.raises(InvalidArgumentError, match=why):
-        grid.Grid.read(tmp_path / "study.toml")
+def test_a_study_that_makes_no_sense_is_refused(tmp_path, changes, why):
+    file = study_in(tmp_path, **changes)
+    with pytest.raises(InvalidArgumentError, match=f"{file}: .*{why}"):
+        grid.Grid.read(file)
+
+
+def test_a_wrong_study_is_one_line_and_the_status_2(tmp_path, capsys):
+    study = str(study_in(tmp_path))
+    for options, why in (
+        (["--config", study, "--compressor", "topj"], "no compressor 'topj'"),
+        (["--config", study, "--workload", "vgg"], "no runs of vgg"),
+        (["--config", str(tmp_path / "none.toml")], "none.toml: cannot be read: No such file"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            convergence.main(options)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert ended.value.code == 2 and line.startswith("error: ") and why in line, options
 
 
 def test_only_what_an_aggregator_sums_is_carried_by_jaxina():
