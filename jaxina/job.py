@@ -319,8 +319,10 @@ def _finish_computations() -> None:
     import jax
 
     try:
-        jax.effects_barrier()
-        jax.block_until_ready(jax.live_arrays())
+        # Without a backend nothing was dispatched. To start one here would wait for all processes.
+        if joining.backend_started():
+            jax.effects_barrier()
+            jax.block_until_ready(jax.live_arrays())
     except Exception as error:
         _log.warning("a dispatched computation failed before shutdown: %s", error)
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 from control_fakes import eventually
 
 import jaxina
-from jaxina import job
+from jaxina import job, joining
 from jaxina.errors import InvalidArgumentError, NotInitializedError, SwitchUnreachableError
 
 
@@ -57,6 +58,14 @@ def test_leaving_the_block_of_an_old_job_leaves_the_new_one():
         jaxina.shutdown()
         new = jaxina.init()
     assert job.current() is new
+
+
+def test_shutdown_does_not_start_jax_s_backend(monkeypatch):
+    """In a job of several processes, that would wait for the others."""
+    monkeypatch.setattr(joining, "backend_started", lambda: False)
+    monkeypatch.setattr(jax, "live_arrays", lambda: pytest.fail("this starts the backend"))
+    jaxina.init()
+    jaxina.shutdown()
 
 
 def test_no_switch_at_the_address():
