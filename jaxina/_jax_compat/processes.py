@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 
@@ -15,6 +16,7 @@ def host_service(address: str, processes: int) -> Any:
     Raises:
       RuntimeError: it cannot start.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # as `import jax` does: no log of what goes well
     from jaxlib import _jax  # a part of JAX that is imported in a quarter of the time that JAX takes
 
     return _jax.get_distributed_runtime_service(address, processes, shutdown_timeout=0)
