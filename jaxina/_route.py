@@ -21,7 +21,7 @@ import jax
 
 from jaxina import _mpi_library, _native, _override, _report, _tracing_settings, _watching
 from jaxina.config import Configuration, variable
-from jaxina.errors import CollectiveTimeoutError, UnsupportedTypeError
+from jaxina.errors import CollectiveTimeoutError, InvalidArgumentError, UnsupportedTypeError
 
 # The kinds of collectives that XLA hands to the library.
 KINDS = frozenset(("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"))
@@ -37,7 +37,7 @@ _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all
 why_closed: str | None = "jaxina.init() has not been called"
 _one_at_a_time = threading.Lock()
 _patience = 0.0  # how many seconds one program may wait for another
-_decided = False  # whether `why_closed` is final for this process
+_agreed: tuple[str | None] | None = None  # what the processes have agreed on, as `agree` returns it; None before that
 
 
 def agree(
@@ -55,18 +55,29 @@ def agree(
       processes: how many processes the job has.
       backend_started: whether JAX's backend has started in this process.
       exchange: tells all processes what prevents it in this one (None if nothing does), and returns the same of each
-        process. It is called at most once per process, because the decision cannot change once JAX's backend runs.
+        process. Once it has returned, it is not called again, because the decision cannot change once JAX's backend
+        runs. A later `jaxina.init` keeps the decision, also if this one fails.
 
     Returns:
       Why XLA's own collectives stay with XLA; None if they come to jaxina.
+
+    Raises:
+      InvalidArgumentError: JAX's backend was started after the decision that they come, but before `open_route`.
     """
-    if _decided:
-        return why_closed
-    own = _obstacle(configuration, processes, backend_started)
-    if processes == 1:
-        return own
-    others = enumerate(exchange(own))
-    return own or next((f"process {rank}: {why}" for rank, why in others if why), None)
+    global _agreed
+    if _agreed is None:
+        own = _obstacle(configuration, processes, backend_started)
+        if processes == 1:
+            return own
+        others = enumerate(exchange(own))
+        _agreed = (own or next((f"process {rank}: {why}" for rank, why in others if why), None),)
+    elif _agreed[0] is None and why_closed is not None and backend_started():
+        raise InvalidArgumentError(
+            "JAX's backend was started after an init() that failed, so this process cannot take part in XLA's own "
+            "collectives as the others do. Call init() again before anything that asks for devices or computes, or set "
+            f"{variable('catch_all')}=no for all processes"
+        )
+    return _agreed[0]
 
 
 def open_route(obstacle: str | None, patience: float) -> None:
@@ -78,8 +89,8 @@ def open_route(obstacle: str | None, patience: float) -> None:
       obstacle: what `agree` returned.
       patience: how many seconds a program may wait for another program of this process.
     """
-    global why_closed, _patience, _decided
-    why_closed, _patience, _decided = obstacle, patience, True
+    global why_closed, _patience
+    why_closed, _patience = obstacle, patience
     if why_closed is None:
         jax.config.update("jax_cpu_collectives_implementation", "mpi")
 

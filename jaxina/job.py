@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -221,20 +222,25 @@ def init(
         topology = joining.join_processes(configuration)
         exchange = functools.partial(joining.exchange_obstacles, topology, configuration.join_timeout)
         obstacle = _route.agree(configuration, topology.processes, joining.backend_started, exchange)
-        _current = _start(configuration, topology, _incarnation + 1)
+        job = _start(configuration, topology, _incarnation + 1)
+        try:
+            _route.open_route(obstacle, configuration.timeout)
+            _report.be_strict(configuration.strict == "yes")
+            _tracing_settings.precision.set_global(
+                _tracing_settings.Precision(bits=configuration.bits, rounding=configuration.rounding)
+            )
+            _tracing_settings.block_size.set_global(configuration.block_size)
+            _tracing_settings.carrying.set_global(True)
+            _watching.start(configuration, topology, _incarnation + 1)
+            if _incarnation == 0:
+                atexit.register(_at_exit)
+        except BaseException as error:
+            _stop(job, _described(error))
+            raise
+        _current = job
         _incarnation += 1
-        _watching.start(configuration, topology, _incarnation)
-        _route.open_route(obstacle, configuration.timeout)
-        _report.be_strict(configuration.strict == "yes")
-        _tracing_settings.precision.set_global(
-            _tracing_settings.Precision(bits=configuration.bits, rounding=configuration.rounding)
-        )
-        _tracing_settings.block_size.set_global(configuration.block_size)
-        _tracing_settings.carrying.set_global(True)
-        if _incarnation == 1:
-            atexit.register(_at_exit)
-        _log.info("%r", _current)
-        return _current
+        _log.info("%r", job)
+        return job
 
 
 def _yes_or_no(given: bool | None) -> str | None:
@@ -286,20 +292,7 @@ def _shut_down(job: Job, failure: str | None) -> None:
         if _current is not job:
             return
         _current = None
-        _tracing_settings.carrying.set_global(False)
-        _tracing_settings.block_size.set_global(0)
-        _tracing_settings.precision.set_global(_tracing_settings.Precision())
-        if failure is None:
-            _finish_computations()
-        _watching.stop()
-        if job._metrics is not None:
-            job._metrics.stop()
-        job._connector.interrupt()
-        from jaxina import _native
-
-        statistics = job.statistics()
-        _native.shutdown()
-        job._connector.close(failure)
+        statistics = _stop(job, failure)
         configuration = job.configuration
         if configuration.stats_file is not None:
             record = {"process": job.process, "aggregator": job.aggregator, **statistics}
@@ -311,6 +304,31 @@ def _shut_down(job: Job, failure: str | None) -> None:
             last_run.write(job.aggregator, job.processes, statistics, _report.report())
 
 
+def _stop(job: Job, failure: str | None) -> dict[str, int]:
+    """Stops all parts of the job. If an exception, such as Ctrl-C, interrupts that, it still stops the rest.
+
+    Returns:
+      The job's statistics.
+    """
+    from jaxina import _native
+
+    _tracing_settings.carrying.set_global(False)
+    _tracing_settings.block_size.set_global(0)
+    _tracing_settings.precision.set_global(_tracing_settings.Precision())
+    statistics: dict[str, int] = {}
+    with contextlib.ExitStack() as parts:  # stopped in reverse order
+        parts.push(lambda kind, error, trace: job._connector.close(failure or _described(error)))
+        parts.callback(_native.shutdown)
+        parts.callback(job._connector.interrupt)
+        if job._metrics is not None:
+            parts.callback(job._metrics.stop)
+        parts.callback(_watching.stop)
+        if failure is None:
+            _finish_computations()
+        statistics.update(job.statistics())
+    return statistics
+
+
 def _finish_computations() -> None:
     """Waits for the computations that JAX has dispatched.
 
@@ -319,8 +337,10 @@ def _finish_computations() -> None:
     import jax
 
     try:
-        jax.effects_barrier()
-        jax.block_until_ready(jax.live_arrays())
+        # Without a backend nothing was dispatched. To start one here would wait for all processes.
+        if joining.backend_started():
+            jax.effects_barrier()
+            jax.block_until_ready(jax.live_arrays())
     except Exception as error:
         _log.warning("a dispatched computation failed before shutdown: %s", error)
 

@@ -165,8 +165,8 @@ def join_processes(configuration: config.Configuration) -> JaxTopology:
         patience = configuration.join_timeout
         me = Answer(rank, count, this_place(), configuration.shared, patience)
         service, _coordinator_connection = answer_roll(coordinator, me, tls_of(configuration))
-        # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one shuts
-        # jax.distributed down and so waits for all other processes; they must not wait for this one meanwhile.
+        # Runs before JAX's own exit handler, which JAX registered earlier, when it was imported. That one ends the
+        # backend, which may take a while; the others must not wait for this process meanwhile.
         atexit.register(_coordinator_connection.end)
         _distributed().join(service, count, rank, patience)
     if not jax.distributed.is_initialized():

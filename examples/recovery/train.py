@@ -4,8 +4,8 @@
     python examples/recovery/train.py --workers 3 --kill 1 --at 12 --replace    # a replacement joins them
 
 Worker 0 saves an orbax checkpoint every few steps. When a worker dies, the psum of all others raises
-`WorkerLostError`. Each survivor then leaves the job and replaces its own process by a new one (`exec`). That is
-necessary because jax.distributed cannot be left while a member is dead; a new process can start JAX with other members.
+`WorkerLostError`. Each survivor then leaves the job and replaces its own process by a new one (`exec`), which starts
+JAX with the other members.
 
 The batch of a step depends on the step's number alone and is split over the workers that are there. So the loss curve
 goes on from the checkpoint as if no worker had died: to the same bits with as many workers as before, up to rounding

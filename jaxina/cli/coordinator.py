@@ -14,7 +14,7 @@ import typer
 from jaxina import config
 from jaxina.cli import placement
 from jaxina.cli.children import die_with
-from jaxina.control.coordinator import address_of, coordinate, listen
+from jaxina.control.coordinator import address_of, coordinate, listen, make_room_for
 from jaxina.control.interfaces import resolve_bind
 from jaxina.errors import JaxinaError
 
@@ -51,7 +51,7 @@ def coordinator(
             flush=True,
         )
         with contextlib.suppress(KeyboardInterrupt):
-            coordinate(listener, count, tls)
+            coordinate(listener, count, make_room_for(count), tls)
 
 
 @contextlib.contextmanager
@@ -70,15 +70,17 @@ def private_coordinator(bind: str, count: int, tls: Tls | None) -> Iterator[str]
 
     Raises:
       InvalidArgumentError: it cannot listen at `bind`.
+      SystemCallError: the hard limit on open files is too low.
     """
     where = placement.current.get()
     parent = os.getpid()
     listener = where.at_first_worker(lambda: listen(bind))
     with listener:
         address = address_of(listener)
+        callers = make_room_for(count)
         child = os.fork()
         if child == 0:
-            _be_coordinator(listener, count, tls, parent)
+            _be_coordinator(listener, count, callers, tls, parent)
     try:
         yield address
     finally:
@@ -86,7 +88,7 @@ def private_coordinator(bind: str, count: int, tls: Tls | None) -> Iterator[str]
         os.waitpid(child, 0)
 
 
-def _be_coordinator(listener: socket.socket, count: int, tls: Tls | None, parent: int) -> NoReturn:
+def _be_coordinator(listener: socket.socket, count: int, callers: int, tls: Tls | None, parent: int) -> NoReturn:
     """Runs the coordinator in the forked child. It never returns."""
     code, usual = 1, os.dup(2)
     try:
@@ -96,7 +98,7 @@ def _be_coordinator(listener: socket.socket, count: int, tls: Tls | None, parent
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)
         placement.current.get().enter_first_worker()  # where the service's own socket must be
-        coordinate(listener, count, tls)
+        coordinate(listener, count, callers, tls)
     except JaxinaError:
         code = 0  # the workers have been told
     except BaseException as error:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import errno
+import fcntl
 import os
 import selectors
 import signal
@@ -22,13 +24,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from jaxina.cli.children import die_with
+from jaxina.cli.signals import name_of
 from jaxina.cli.tagged_output import LineSplitter, TaggedOutput
-from jaxina.errors import WorkerLostError
+from jaxina.control.open_files import make_room
+from jaxina.errors import InvalidArgumentError, SystemCallError, WorkerLostError
 
 # Seconds from SIGINT to SIGTERM after Ctrl-C. Python's `except`, `finally` and `atexit` run on SIGINT only.
 INTERRUPT_GRACE = 5.0
 TERMINATE_GRACE = 5.0  # seconds from SIGTERM to SIGKILL
 LAST_LINES = 12  # lines of a failed worker's stderr that are shown again
+_FILES_PER_WORKER = 4  # its two pipes, its pidfd and its log
+_FILES_TO_START_ONE = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +71,12 @@ class _Worker:
         self.pidfd = os.pidfd_open(process.pid)
         self.last_lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
         self.ended = False
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
 
     def signal_group(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -132,7 +144,7 @@ class Launcher:
             for worker in self._workers:
                 worker.signal_group(signal.SIGKILL)
                 worker.process.wait()
-                os.close(worker.pidfd)
+                worker.close()
             for number, handler in old_handlers.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(old_wakeup)
@@ -142,10 +154,19 @@ class Launcher:
         return self._outcome()
 
     def _start(self) -> None:
-        parent = os.getpid()
+        make_room(f"{len(self._ranks)} workers", _FILES_PER_WORKER * len(self._ranks) + _FILES_TO_START_ONE)
         for rank in self._ranks:
-            process = subprocess.Popen(
-                self._command(rank),
+            worker = _Worker(rank, self._started(rank))
+            self._workers.append(worker)
+            self._selector.register(worker.pidfd, selectors.EVENT_READ, lambda w=worker: self._ended(w))
+            self._watch(worker, worker.process.stdout, self._output.out)
+            self._watch(worker, worker.process.stderr, self._output.err, worker.last_lines.append)
+
+    def _started(self, rank: int) -> subprocess.Popen[bytes]:
+        parent, command = os.getpid(), self._command(rank)
+        try:
+            return subprocess.Popen(
+                command,
                 env={**os.environ, **self._environment(rank)},
                 stdin=None if rank == 0 else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -153,11 +174,13 @@ class Launcher:
                 start_new_session=True,
                 preexec_fn=lambda: die_with(parent),
             )
-            worker = _Worker(rank, process)
-            self._workers.append(worker)
-            self._selector.register(worker.pidfd, selectors.EVENT_READ, lambda w=worker: self._ended(w))
-            self._watch(worker, process.stdout, self._output.out)
-            self._watch(worker, process.stderr, self._output.err, worker.last_lines.append)
+        except OSError as error:
+            if error.errno in (errno.ENOEXEC, errno.ENOENT, errno.EACCES):
+                raise InvalidArgumentError(
+                    f"{command[0]} cannot be started: {error.strerror}. It must be a program for this machine, or a "
+                    "script whose first line is #! and an interpreter that is here"
+                ) from error
+            raise SystemCallError(f"worker {rank} cannot be started: {error.strerror}") from error
 
     def _watch(
         self,
@@ -174,13 +197,14 @@ class Launcher:
 
         splitter = LineSplitter(line, lambda text: self._output.progress(worker.rank, text))
 
-        def readable() -> None:
+        def readable() -> int:
             data = os.read(pipe.fileno(), 65536)
             splitter.feed(data)
             if not data:
                 self._selector.unregister(pipe)
                 pipe.close()
                 self._open_pipes -= 1
+            return len(data)
 
         self._selector.register(pipe, selectors.EVENT_READ, readable)
         self._open_pipes += 1
@@ -188,7 +212,8 @@ class Launcher:
     def _supervise(self) -> None:
         while self._open_pipes or not all(worker.ended for worker in self._workers):
             for key, _ in self._selector.select(self._patience()):
-                key.data()
+                if key.fd in self._selector.get_map():  # `_drain` may have read the end of another worker's output
+                    key.data()
             now = time.monotonic()
             if self._terminate_at is not None and now >= self._terminate_at:
                 self._terminate_at = None
@@ -219,7 +244,7 @@ class Launcher:
     def _failed(self, worker: _Worker, status: int) -> None:
         self._drain(worker)
         if status < 0:
-            how, code = f"was killed by {signal.Signals(-status).name}", 128 - status
+            how, code = f"was killed by {name_of(-status)}", 128 - status
         else:
             how, code = f"ended with exit code {status}", status
         follows = self._failure_code(worker.rank) == WorkerLostError.code
@@ -233,28 +258,32 @@ class Launcher:
         if not self._failures:
             if self._interrupted_by is None:
                 return Outcome(0)
-            name = signal.Signals(self._interrupted_by).name
-            return Outcome(128 + self._interrupted_by, f"ended by {name}", interrupted=True)
+            return Outcome(128 + self._interrupted_by, f"ended by {name_of(self._interrupted_by)}", interrupted=True)
         first = next((one for one in self._failures if not one.follows), self._failures[0])
         lost = ", ".join(str(one.rank) for one in self._failures if one.follows and one is not first)
         reason = first.how + (f"; worker {lost} failed because of that" if lost else "")
         return Outcome(first.code, reason, first.last_lines, interrupted)
 
     def _drain(self, worker: _Worker) -> None:
-        """Reads the output that the worker wrote before it ended, so that its last lines are known."""
+        """Reads the output that the worker wrote before it ended, so that its last lines are known.
+
+        It reads no more than a pipe holds: descendants of the worker may go on writing.
+        """
         for key in list(self._selector.get_map().values()):
             pipe = key.fileobj
             if pipe in (worker.process.stdout, worker.process.stderr):
-                while key.fd in self._selector.get_map() and _readable(key.fd):
-                    key.data()
+                left = fcntl.fcntl(key.fd, fcntl.F_GETPIPE_SZ)
+                while left > 0 and key.fd in self._selector.get_map() and _readable(key.fd):
+                    left -= key.data()
 
     def _interrupted(self, number: int, _frame: Any) -> None:
         now = time.monotonic()
-        if self._interrupted_by is not None or self._ending:
+        again = self._interrupted_by is not None or self._ending
+        self._interrupted_by = self._interrupted_by or number
+        if again:
             self._terminate_at, self._kill_at = None, now
             self._ending = True
             return
-        self._interrupted_by = number
         if number == signal.SIGINT:
             self._end_all(signal.SIGINT)
             self._terminate_at = now + INTERRUPT_GRACE

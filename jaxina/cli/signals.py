@@ -1,10 +1,18 @@
-"""Signals that the main thread waits for."""
+"""Signals: their names, and how the main thread waits for them."""
 
 from __future__ import annotations
 
 import signal
 import socket
 from collections.abc import Iterable
+
+
+def name_of(number: int) -> str:
+    """The signal's name, such as SIGKILL. Most real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class Signals:

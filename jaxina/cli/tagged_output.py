@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import sys
@@ -59,6 +60,9 @@ def _last_state(line: bytes) -> str:
 class TaggedOutput:
     """Writes lines as ``[rank] line``. The tag is coloured if the stream is a terminal.
 
+    If a stream or a file cannot be written, that is said once, and its text is dropped from then on: the workers' work
+    is worth more than their output. Nothing is said if nobody reads the stream any more, as in `jaxina run ... | head`.
+
     Args:
       stdout: where `out` writes; None means `sys.stdout`.
       stderr: where `err` and `progress` write; None means `sys.stderr`.
@@ -75,6 +79,8 @@ class TaggedOutput:
         self._files: dict[int, IO[str]] = {}
         self._shown_at: dict[int, float] = {}  # progress, by rank
         self._overwritable: TextIO | None = None  # where the last thing shown was progress
+        if isinstance(self._stdout, io.TextIOWrapper):
+            self._stdout.reconfigure(errors="backslashreplace")  # as stderr is: its encoding may lack characters
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -104,28 +110,40 @@ class TaggedOutput:
     def close(self) -> None:
         """Closes the workers' files."""
         for file in self._files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # of a file that could not be written before
+                file.close()
         self._files.clear()
 
     def _keep(self, rank: int, line: str) -> None:
         if self._folder is None:
             return
-        if rank not in self._files:
-            self._files[rank] = (self._folder / f"{rank}.log").open("a", encoding="utf-8", buffering=1)
-        self._files[rank].write(line + "\n")
+        path = self._folder / f"{rank}.log"
+        try:
+            if rank not in self._files:
+                self._files[rank] = path.open("a", encoding="utf-8", buffering=1)
+            self._files[rank].write(line + "\n")
+        except OSError as error:
+            self._folder = None
+            self._complain(f"{path}: {error.strerror}. The run goes on without --log-dir")
 
     def _write(self, stream: TextIO, rank: int, text: str) -> None:
         tag = f"[{rank}]"
         if stream.isatty() and "NO_COLOR" not in os.environ:
             tag = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{tag}\x1b[0m"
+        progress, self._overwritable = self._overwritable, None
+        if progress is not None:
+            self._put(progress, "\r\x1b[K")
+        self._put(stream, f"{tag} {text}")
+
+    def _put(self, stream: TextIO, text: str) -> None:
         try:
-            if self._overwritable is not None:
-                self._overwritable.write("\r\x1b[K")
-                self._overwritable.flush()
-                self._overwritable = None
-            stream.write(f"{tag} {text}")
+            stream.write(text)
             stream.flush()
-        except BrokenPipeError:
-            # Nobody reads the output any more, as in `jaxina run ... | head`. The workers still run to their end.
-            with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+            if stream is not self._stderr and not isinstance(error, BrokenPipeError):
+                self._complain(f"stdout: {error.strerror}. The run goes on without its output")
+
+    def _complain(self, what: str) -> None:
+        self._put(self._stderr, f"jaxina: cannot write {what}\n")

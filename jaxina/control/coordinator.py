@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from jaxina._jax_compat import processes as jax_processes
 from jaxina.config import split_address
 from jaxina.control.interfaces import described
-from jaxina.control.roll import Roll
+from jaxina.control.open_files import make_room
+from jaxina.control.roll import CALLERS, Roll
 from jaxina.errors import InvalidArgumentError, SystemCallError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _TRIES = 5  # to start the service: a port that was free a moment ago may be taken
 _BACKLOG = 1024
+_FILES_OF_SERVICE = 16  # besides its connections, and with one caller
 
 
 def listen(address: str) -> socket.socket:
@@ -45,12 +47,26 @@ def address_of(listener: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def coordinate(listener: socket.socket, processes: int, tls: Tls | None = None) -> None:
+def make_room_for(processes: int) -> int:
+    """Raises the limit on open files for the coordinator of so many processes. To be called in it or in its parent.
+
+    Returns:
+      How many callers it can have that have said nothing yet.
+
+    Raises:
+      SystemCallError: the hard limit is too low.
+    """
+    # Each process has a connection to the coordinator, and one to the service.
+    return 1 + make_room("the coordinator", 2 * processes + _FILES_OF_SERVICE, processes + CALLERS)
+
+
+def coordinate(listener: socket.socket, processes: int, callers: int, tls: Tls | None = None) -> None:
     """Serves one job. It returns only by an error.
 
     Args:
       listener: the socket at which the processes call.
       processes: how many processes the job has.
+      callers: what `make_room_for` returned.
       tls: this process's certificate; None: the processes call without TLS.
 
     Raises:
@@ -65,7 +81,7 @@ def coordinate(listener: socket.socket, processes: int, tls: Tls | None = None) 
         services.append(service)
         return address
 
-    roll = Roll(listener, processes, serve, None if tls is None else tls.of_listener)
+    roll = Roll(listener, processes, serve, None if tls is None else tls.of_listener, callers)
     roll.call()
     roll.stay()
 

@@ -13,6 +13,7 @@ the job.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import math
 import selectors
@@ -32,6 +33,11 @@ from jaxina.errors import (
     RankTakenError,
 )
 
+CALLERS = 64
+_SILENCE = 10.0  # seconds that a connection may be open before its process has said its line
+_NOTHING_FREE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_PAUSE = 0.1  # seconds until the next try to take a connection, if nothing can be closed for it
+
 
 class Roll:
     """Gathers the processes of one job at a listening socket.
@@ -41,6 +47,7 @@ class Roll:
       processes: how many processes the job has.
       serve: starts the service of jax.distributed and returns its address. It is called when all processes have come.
       tls: the context for TLS; None: the processes call without.
+      callers: how many connections may be open that have said nothing yet. If one more comes, the oldest is closed.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class Roll:
         processes: int,
         serve: Callable[[], str],
         tls: ssl.SSLContext | None = None,
+        callers: int = CALLERS,
     ):
         self._listener = listener
         self._processes = processes
@@ -56,6 +64,8 @@ class Roll:
         self._tls = tls
         self._here: dict[int, tuple[Answer, socket.socket]] = {}
         self._lines: dict[socket.socket, bytes] = {}
+        self._most_callers = callers
+        self._callers: dict[socket.socket, float] = {}  # those that have said nothing yet -> when they are cut off
         self._living: dict[socket.socket, int] = {}  # connection -> rank, of the processes that have not ended
         self._ended_ranks: list[int] = []
         self._late, self._late_since = "", 0.0  # what a process told last, and when
@@ -148,8 +158,25 @@ class Roll:
         return True
 
     def _look(self, seconds: float | None) -> None:
-        for key, _ in self._selector.select(seconds):
+        waits = [] if seconds is None else [seconds]
+        if self._callers:
+            waits.append(max(0.0, min(self._callers.values()) - time.monotonic()))
+        for key, _ in self._selector.select(min(waits, default=None)):
             self._read(key.fileobj)
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Closes connections that have said nothing for long, and the oldest ones if there are too many."""
+        now = time.monotonic()
+        for connection, until in list(self._callers.items()):  # the oldest first
+            if until > now and len(self._callers) <= self._most_callers:
+                break
+            self._forget(connection)
+            connection.close()
+
+    def _forget(self, caller: socket.socket) -> None:
+        self._selector.unregister(caller)
+        del self._lines[caller], self._callers[caller]
 
     def _read(self, ready: Any) -> None:
         if ready is self._listener:
@@ -165,13 +192,20 @@ class Roll:
         # A process of jaxina begins with an object of JSON. One that speaks TLS without need shall not wait for more.
         if data and line.startswith(b"{") and b"\n" not in line and len(line) < MAX_LINE:
             return
-        self._selector.unregister(ready)
-        del self._lines[ready]
+        self._forget(ready)
         self.note(ready, line)
 
     def _accept(self) -> None:
         assert self._listener is not None
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError as error:
+            if error.errno in _NOTHING_FREE:
+                # The caller waits at the listener, and may have the place of the oldest one.
+                self._most_callers = max(1, len(self._callers) - 1)
+                if len(self._callers) <= self._most_callers:
+                    time.sleep(_PAUSE)
+            return
         connection.setblocking(False)
         if self._tls is not None:
             try:
@@ -182,6 +216,7 @@ class Roll:
                 connection.close()
                 return
         self._lines[connection] = b""
+        self._callers[connection] = time.monotonic() + _SILENCE
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _heard(self, connection: socket.socket, data: bytes) -> None:

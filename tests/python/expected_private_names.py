@@ -118,7 +118,7 @@ EXPECTED: dict[str, Expectation] = {
         for name in ("psum_p", "psum_invariant_p", "reduce_scatter_p")
     },
     "jaxlib._jax": is_a(types.ModuleType),
-    "jaxlib._jax.get_distributed_runtime_service": begins_with("address", "num_nodes"),
+    "jaxlib._jax.get_distributed_runtime_service": begins_with(*("address", "num_nodes"), later=("shutdown_timeout",)),
     "jaxlib._jax.make_gloo_tcp_collectives": begins_with("distributed_client", "hostname"),
     "jax._src.lib.mlir.dialects.func": is_a(types.ModuleType),
     "jax._src.lib.mlir.dialects.func.return_": takes([]),

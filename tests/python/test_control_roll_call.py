@@ -2,9 +2,12 @@
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 
@@ -13,9 +16,9 @@ from certificates import Authority
 from control_fakes import eventually, in_threads
 
 from jaxina import config
-from jaxina.control import roll_call
+from jaxina.control import roll, roll_call
 from jaxina.control.coordinator import address_of, listen
-from jaxina.control.roll import Roll
+from jaxina.control.roll import CALLERS, Roll
 from jaxina.control.roll_call import MAX_LATE, Answer, answer_roll, look_at_job
 from jaxina.control.tls import tls_of
 from jaxina.control.topology import Place
@@ -37,7 +40,7 @@ def coordinator():
     address and a list of the calls to its service."""
     with contextlib.ExitStack() as stack:
 
-        def start(processes, tls=None):
+        def start(processes, tls=None, callers=CALLERS):
             listener = stack.enter_context(listen("127.0.0.1:0"))
             asked = []
 
@@ -46,7 +49,7 @@ def coordinator():
                 return SERVICE
 
             def run():
-                roll = Roll(listener, processes, serve, tls and tls.of_listener)
+                roll = Roll(listener, processes, serve, tls and tls.of_listener, callers)
                 with contextlib.suppress(JaxinaError, OSError, ValueError):
                     roll.call()
                     roll.stay()
@@ -285,3 +288,62 @@ def test_who_has_gone_before_the_handshake_does_not_end_the_coordinator(tls):
         calls.join(20)
         assert not calls.is_alive()
         roll._here[0][1].close()
+
+
+@contextlib.contextmanager
+def silent_callers(address, count):
+    host, port = address.split(":")
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection((host, int(port)), timeout=20)) for _ in range(count)]
+
+
+def test_of_too_many_silent_callers_the_oldest_are_cut_off(coordinator):
+    address, _ = coordinator(1, callers=2)
+    with silent_callers(address, 4) as callers:
+        assert [caller.recv(1) for caller in callers[:2]] == [b"", b""]
+        assert in_threads(answer(address, 0, 1)) == [SERVICE]
+
+
+def test_a_silent_caller_is_cut_off_after_a_while(coordinator, monkeypatch):
+    monkeypatch.setattr(roll, "_SILENCE", 0.1)
+    address, _ = coordinator(1)
+    with silent_callers(address, 1) as (caller,):
+        caller.sendall(b'{"rank"')
+        assert caller.recv(1) == b""
+
+
+def test_if_no_file_is_free_the_oldest_silent_caller_is_cut_off():
+    class Full(socket.socket):
+        tries = 0
+
+        def accept(self):
+            self.tries += 1
+            if self.tries == 3:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    with Full(fileno=listen("127.0.0.1:0").detach()) as listener:
+        roll = Roll(listener, 1, lambda: SERVICE)
+        calls = threading.Thread(target=roll.call, daemon=True)
+        calls.start()
+        address = address_of(listener)
+        with silent_callers(address, 3) as callers:
+            assert callers[0].recv(1) == b""
+            assert in_threads(answer(address, 0, 1)) == [SERVICE]
+        calls.join(20)
+        assert not calls.is_alive()
+        for connection in (*roll._callers, roll._here[0][1]):
+            connection.close()
+
+
+def test_callers_that_take_all_files_do_not_end_the_coordinator():
+    command = f"ulimit -n 48; exec {sys.executable} -m jaxina.cli coordinator -n 1"
+    with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stdout.readline().removeprefix("JAXINA_COORDINATOR=").split()[0]
+            with silent_callers(address, 60):
+                service, room = come(address, 0, 1, patience=60.0)
+                room.end()
+            assert service.startswith("127.0.0.1:")
+        finally:
+            process.kill()

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 from control_fakes import eventually
 
 import jaxina
-from jaxina import job
+from jaxina import _native, _watching, job, joining
 from jaxina.errors import InvalidArgumentError, NotInitializedError, SwitchUnreachableError
 
 
@@ -57,6 +58,40 @@ def test_leaving_the_block_of_an_old_job_leaves_the_new_one():
         jaxina.shutdown()
         new = jaxina.init()
     assert job.current() is new
+
+
+def test_shutdown_does_not_start_jax_s_backend(monkeypatch):
+    """In a job of several processes, that would wait for the others."""
+    monkeypatch.setattr(joining, "backend_started", lambda: False)
+    monkeypatch.setattr(jax, "live_arrays", lambda: pytest.fail("this starts the backend"))
+    jaxina.init()
+    jaxina.shutdown()
+
+
+def test_an_interrupted_shutdown_still_stops_all(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(joining, "backend_started", lambda: True)
+    monkeypatch.setattr(jax, "effects_barrier", interrupted)
+    jaxina.init()
+    with pytest.raises(KeyboardInterrupt):
+        jaxina.shutdown()
+    assert job.current() is None and not _native.running()
+    assert jaxina.init() is job.current()
+    monkeypatch.undo()
+
+
+def test_an_init_that_fails_late_leaves_no_job(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_watching, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            jaxina.init()
+    assert job.current() is None and not _native.running()
+    assert jaxina.init() is job.current()
 
 
 def test_no_switch_at_the_address():
@@ -344,13 +379,23 @@ def test_init_after_the_first_use_of_devices_says_so(run):
     assert "Aborted" not in err and "Check failure" not in err
 
 
-def test_no_switch_is_a_typed_error_in_all(run):
+def test_no_switch_is_a_typed_error_in_all_and_another_init_may_follow(run):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
     began = time.monotonic()
-    code, _, err = run("jaxina.init(join_timeout=2)", "-n", 2, "--aggregator", "udp", "--switch", address)
-    assert code == 1 and time.monotonic() - began < 60
-    assert f"no switch answers at {address}" in err
+    code, out, err = run(
+        """
+try:
+    jaxina.init(join_timeout=2)
+except jaxina.errors.SwitchUnreachableError as error:
+    print(error.message, flush=True)
+jaxina.init("embedded")
+summer()()
+""",
+        *("-n", 2, "--aggregator", "udp", "--switch", address),
+    )
+    assert code == 0 and time.monotonic() - began < 60, err
+    assert len(out) == 2 and all(f"no switch answers at {address}" in line for line in out), out
     assert "Aborted" not in err and "core dumped" not in err
 
 

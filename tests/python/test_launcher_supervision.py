@@ -124,6 +124,18 @@ while True:
         assert len(said) == 1 and "jaxina: WORKER_LOST" in said[0] and "script0.py:" in said[0], said
 
 
+def test_who_fails_while_the_others_are_busy_is_noticed_at_once(start):
+    text = """
+import jax, jaxina
+jaxina.init()
+if rank == 1:
+    sys.exit(3)
+time.sleep(200)
+"""
+    code, _, err = finish(start(text, "-n", 2))
+    assert code == 3 and err.splitlines()[-1].endswith("ended with exit code 3"), err
+
+
 @pytest.mark.parametrize("dead", [0, 1])
 def test_survivors_can_save_whoever_dies(start, tmp_path, dead):
     text = (

@@ -12,6 +12,9 @@ import textwrap
 import pytest
 from patience import PATIENCE
 
+from jaxina import _route, config
+from jaxina.errors import InvalidArgumentError
+
 PRELUDE = """
 import jax, jax.numpy as jnp, numpy as np, sys
 from jax import lax
@@ -277,3 +280,19 @@ joining.exchange_endpoints = besiege
 """
     for lines in outputs(tmp_path, besieged + "attempt(jax.jit(lambda x: jnp.roll(x, 1)))"):
         assert lines[-1].startswith("result"), lines
+
+
+def test_the_processes_agree_once_whatever_becomes_of_init(monkeypatch):
+    monkeypatch.setattr(_route, "_agreed", None)
+    exchanges = []
+
+    def exchange(own):
+        exchanges.append(own)
+        return [None, None]
+
+    monkeypatch.setattr(_route, "_obstacle", lambda *_: None)
+    for _ in range(2):
+        assert _route.agree(config.resolve(), 2, lambda: False, exchange) is None
+    assert exchanges == [None]
+    with pytest.raises(InvalidArgumentError, match="after an init"):
+        _route.agree(config.resolve(), 2, lambda: True, exchange)

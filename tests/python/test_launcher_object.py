@@ -1,0 +1,113 @@
+"""The launcher of `jaxina run` in this process, with scripts of the shell as workers."""
+
+import io
+import os
+import resource
+import select
+import signal
+import threading
+
+import pytest
+from control_fakes import eventually
+
+from jaxina.cli.launcher import Launcher
+from jaxina.cli.tagged_output import TaggedOutput
+from jaxina.errors import InvalidArgumentError, SystemCallError
+
+
+def launcher(*workers, output=None):
+    commands = [["bash", "-c", worker] for worker in workers]
+    output = output or TaggedOutput()
+    return Launcher(commands.__getitem__, range(len(workers)), lambda _: {}, output, lambda _: "", failure_grace=0.1)
+
+
+def test_the_end_of_a_worker_and_of_its_output_may_come_together(tmp_path):
+    """The launcher reads the worker's output to its end when it sees the worker's end. It must not read it again."""
+    fails, ends = tmp_path / "fails", tmp_path / "ends"
+    until = "until [ -e '{}' ]; do sleep 0.02; done".format
+
+    class Slow(TaggedOutput):
+        def out(self, rank, line):
+            failed = launched._workers[0].process
+            fails.touch()
+            assert eventually(lambda: failed.poll() is not None)
+            ends.touch()  # its child ends
+            end = select.poll()
+            end.register(failed.stderr.fileno(), 0)
+            assert end.poll(20_000)
+
+    fails_first = f"{until(fails)}; ({until(ends)}; echo late >&2) & exit 4"
+    launched = launcher(fails_first, "echo now; sleep 60", output=Slow())
+    outcome = launched.run()
+    assert outcome.code == 4 and outcome.last_lines == ("late",)
+
+
+def test_a_child_that_writes_without_end_does_not_hold_the_launcher():
+    with open(os.devnull, "w") as nowhere:
+        outcome = launcher("yes & sleep 0.2; exit 4", "sleep 60", output=TaggedOutput(stdout=nowhere)).run()
+    assert outcome.code == 4
+
+
+def test_ctrl_c_while_the_others_end_is_known_afterwards():
+    launched = launcher("exit 4", "trap '' TERM; sleep 60 & wait; sleep 60")
+
+    def interrupt():
+        if eventually(lambda: launched._ending):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    outcome = launched.run()
+    thread.join()
+    assert outcome.code == 4 and outcome.interrupted
+
+
+def test_a_signal_without_a_name():
+    outcome = launcher("kill -35 $$").run()
+    assert outcome.code == 128 + 35 and outcome.reason.endswith("was killed by signal 35")
+
+
+@pytest.mark.parametrize("text, why", [("hello", "Exec format error"), ("#!/no/such/interpreter\n", "No such file")])
+def test_what_is_no_program_is_named(tmp_path, text, why):
+    program = tmp_path / "program"
+    program.write_text(text)
+    program.chmod(0o700)
+    launched = Launcher(lambda _: [str(program)], range(2), lambda _: {}, TaggedOutput(), lambda _: "", 0.1)
+    with pytest.raises(InvalidArgumentError, match=rf"{program} cannot be started: {why}.*first line"):
+        launched.run()
+
+
+def test_many_workers_raise_the_limit_on_open_files():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 20, limits[1]))
+    try:
+        assert launcher(*["true"] * 10).run().code == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_too_low_a_limit_on_open_files_is_named(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    with pytest.raises(SystemCallError, match=r"20 workers would have \d+ files .* but the hard limit .* is 64"):
+        launcher(*["true"] * 20).run()
+
+
+def test_output_that_cannot_be_written_is_said_once_and_ends_nothing(tmp_path):
+    (tmp_path / "0.log").symlink_to("/dev/full")
+    said = io.StringIO()
+    with open("/dev/full", "w") as full:
+        output = TaggedOutput(stdout=full, stderr=said, folder=tmp_path)
+        assert launcher("for i in 1 2 3; do echo out; echo err >&2; done", output=output).run().code == 0
+        output.close()
+    lines = said.getvalue().splitlines()
+    assert lines.count("[0] err") == 3 and len(lines) == 5
+    assert sum("0.log: No space left" in line and "--log-dir" in line for line in lines) == 1
+    assert sum("cannot write stdout: No space left" in line for line in lines) == 1
+
+
+def test_characters_that_the_output_lacks_are_escaped():
+    written = io.BytesIO()
+    output = TaggedOutput(stdout=io.TextIOWrapper(written, encoding="ascii"))
+    output.out(0, "caf\N{LATIN SMALL LETTER E WITH ACUTE}")
+    assert written.getvalue() == rb"[0] caf\xe9" + b"\n"
