@@ -140,6 +140,8 @@ def run(
         if outcome.code == 0 or outcome.interrupted or attempt == max_restarts:
             break
         run_report.say(f"starting all workers again, restart {attempt + 1} of {max_restarts}", style="yellow")
+    if outcome.code == 0 and not collected["workers"]:
+        run_report.say("no worker called jaxina.init(), so jaxina summed nothing", style="yellow")
     if stats_json is not None:
         with writing("--stats-json", stats_json):
             stats_json.write_text(json.dumps(collected, indent=2) + "\n")
