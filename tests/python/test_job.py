@@ -385,8 +385,10 @@ def test_no_switch_is_a_typed_error_in_all_and_another_init_may_follow(run):
     began = time.monotonic()
     code, out, err = run(
         """
+# Waits patiently until both are here, so that `join_timeout` is only the time for the switch.
+jax.distributed.initialize(num_processes=2, process_id=rank)
 try:
-    jaxina.init(join_timeout=2)
+    jaxina.init(join_timeout=3)
 except jaxina.errors.SwitchUnreachableError as error:
     print(error.message, flush=True)
 jaxina.init("embedded")
