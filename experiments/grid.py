@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from experiments import rates, records, study_file, workloads
 from experiments.adaptive_shift import AdaptiveShift
 from experiments.rates import Search
-from experiments.recorded import Record
+from experiments.recorded import Record, newest
 from experiments.records import RESULTS, Setting
 from experiments.study_file import DEPLOYED
 from experiments.workloads import TEST
@@ -108,19 +108,25 @@ class Grid:
         """Returns the recorded results, of all seeds.
 
         Runs with other steps or another collective than the study's are left out: they are recorded in the same file,
-        but their scores are not comparable. If a search got more runs and now chooses another rate, the runs with the
+        but their scores are not comparable. Of a workload's revisions, the newest one that has runs counts; see
+        `outdated`. If a search got more runs and now chooses another rate, the runs with the
         rate before are left out. As long as a search is not over, those with all rates stay.
         """
         tuned = records.by_id(rates.FILE)
 
         def counts(record: Record) -> bool:
             run = Setting(**record["setting"])
-            own = self._entry(run.workload, run.compressor, run.workers)
-            if run != dataclasses.replace(own, seed=run.seed, learning_rate_scale=run.learning_rate_scale):
+            own = dataclasses.replace(
+                self._entry(run.workload, run.compressor, run.workers),
+                seed=run.seed,
+                learning_rate_scale=run.learning_rate_scale,
+                revision=run.revision,
+            )
+            if run != own:
                 return False
             return bool(self.rates.missing(run, tuned)) or run.learning_rate_scale == self.rates.best(run, tuned)
 
-        return [record for record in records.read(self.file) if counts(record)]
+        return newest([record for record in records.read(self.file) if counts(record)])
 
     def selected(
         self,
@@ -160,7 +166,13 @@ class Grid:
             learning_rate_scale=1.0,
             collective=self.collective if self.collective != DEPLOYED else as_deployed(compressor),
             split=TEST,
+            revision=workloads.kind(workload).revision,
         )
+
+
+def outdated(runs: Iterable[Record]) -> bool:
+    """Whether the workload's data, model or metric have changed since the runs of one case were recorded."""
+    return any(Setting(**run["setting"]).revision < workloads.kind(run["setting"]["workload"]).revision for run in runs)
 
 
 def as_deployed(compressor: Compressor) -> str:

@@ -40,7 +40,8 @@ def parameters(workload: Workload) -> dict[str, Any]:
 
 def file_of(workload: Workload) -> Path:
     """Returns where a workload's trained model is kept."""
-    return FOLDER / f"{type(workload).__name__.lower()}-{'large' if workload.large else 'small'}-{workload.steps}.npz"
+    size = "large" if workload.large else "small"
+    return FOLDER / f"{type(workload).__name__.lower()}-{size}-{workload.steps}-{workload.revision}.npz"
 
 
 def train(workload: Workload, steps: int) -> dict[str, Any]:

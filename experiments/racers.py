@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.grid import DEFAULT, MOMENTUM, TRANSFORMERS, Grid
-from experiments.recorded import Record
+from experiments.recorded import Record, newest
 
 WORKERS = 4
 
@@ -12,7 +12,10 @@ OTHER_MOMENTUM = ("dgc", "dgc:momentum=0.0")
 
 
 def records() -> list[Record]:
-    """Returns the runs of the grid and of transformers, and those of OTHER_MOMENTUM, all with WORKERS."""
+    """Returns the runs of the grid and of transformers, and those of OTHER_MOMENTUM, all with WORKERS.
+
+    Of a workload's revisions, the newest one that has runs counts.
+    """
     momentum = [run for run in Grid.read(MOMENTUM).recorded() if run["setting"]["compressor"] in OTHER_MOMENTUM]
     found = [*Grid.read(DEFAULT).recorded(), *Grid.read(TRANSFORMERS).recorded(), *momentum]
-    return [run for run in found if run["setting"]["workers"] == WORKERS]
+    return newest([run for run in found if run["setting"]["workers"] == WORKERS])

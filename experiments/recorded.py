@@ -43,6 +43,19 @@ def grouped(records: Sequence[Record]) -> Groups:
     return {case: dict(runs) for case, runs in sorted(groups.items())}
 
 
+def newest(records: Sequence[Record]) -> list[Record]:
+    """Returns the runs of each case's newest revision. Older ones had other data, another model or another metric."""
+    revisions: dict[Case, int] = {}
+
+    def key(record: Record) -> tuple[Case, int]:
+        setting = record["setting"]
+        return Case(setting["workload"], setting["workers"]), setting.get("revision", 1)
+
+    for case, revision in map(key, records):
+        revisions[case] = max(revision, revisions.get(case, revision))
+    return [record for record in records if revisions[key(record)[0]] == key(record)[1]]
+
+
 def final_scores(runs: Sequence[Record]) -> list[float]:
     """Returns the final scores of the runs that did not diverge."""
     finals = [run["outcome"]["scores"][-1][1] for run in runs if not run["outcome"]["diverged"]]

@@ -27,8 +27,11 @@ class Identified:
 
     @property
     def id(self) -> str:
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        text = json.dumps(self._identifying(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _identifying(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Setting(Identified):
       learning_rate_scale: a factor on the workload's learning rate.
       collective: what carries the psums, "xla" or "jaxina".
       split: what the model is scored by, `workloads.TEST` or `workloads.VALIDATION`.
+      revision: the workload's.
     """
 
     workload: str
@@ -53,6 +57,11 @@ class Setting(Identified):
     learning_rate_scale: float
     collective: str
     split: str
+    revision: int = 1  # runs that were recorded before workloads had revisions
+
+    def _identifying(self) -> dict[str, Any]:
+        fields = dataclasses.asdict(self)
+        return fields if self.revision > 1 else {name: value for name, value in fields.items() if name != "revision"}
 
 
 def by_id(file: Path) -> dict[str, dict[str, Any]]:

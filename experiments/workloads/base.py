@@ -38,6 +38,7 @@ class Workload(abc.ABC):
       metric: the name of the number that `score` returns.
       higher_is_better: whether a larger score is better.
       lengths: the number of steps of a run, by size.
+      revision: counts the changes of the data, the model or the metric after which older runs do not compare any more.
       steps: the number of steps of a run of this size.
       batch_size: the number of rows in a step, of all workers together.
     """
@@ -47,6 +48,7 @@ class Workload(abc.ABC):
     metric: ClassVar[str]
     higher_is_better: ClassVar[bool] = True
     lengths: ClassVar[Lengths]
+    revision: ClassVar[int] = 1
     steps: int
     batch_size: int
 
@@ -112,6 +114,13 @@ def shuffled(arrays: Batch, batch_size: int, seed: int) -> Iterator[Batch]:
             chosen = order[start : start + batch_size]
             yield {name: array[chosen] for name, array in arrays.items()}
         epoch += 1
+
+
+def spread(arrays: Batch, rows: int) -> Batch:
+    """Returns so many rows, at equal distances from the first to the last; all if there are no more."""
+    there = len(next(iter(arrays.values())))
+    chosen = np.arange(min(rows, there)) * there // min(rows, there)
+    return {name: array[chosen] for name, array in arrays.items()}
 
 
 def in_batches(arrays: Batch, batch_size: int) -> list[Batch]:

@@ -40,6 +40,7 @@ class NCF(Workload):
     differs = "MovieLens 100k: 943 users, 1,682 films. Batches of 2,048 instead of 2^17; not pre-trained."
     metric = "hit rate at 10"
     lengths = Lengths(small=800, large=4000)
+    revision = 2  # before, no film of the held-out splits was drawn as a negative
 
     def __init__(self, size: str = "small") -> None:
         super().__init__(size)
@@ -54,7 +55,9 @@ class NCF(Workload):
         return optax.sigmoid_binary_cross_entropy(logits, batch["liked"]).mean()
 
     def batches(self, seed):
-        """A fifth of each batch are interactions. The rest are items that the user never rated, drawn at random."""
+        """A fifth of each batch are interactions. The rest are items with which the user has no interaction to train
+        with, drawn at random. As in He et al. (2017), the user's held-out items may be among them.
+        """
         rng = np.random.default_rng(seed)
         positives = -(-self.batch_size // (1 + _NEGATIVES))
         while True:
@@ -62,14 +65,14 @@ class NCF(Workload):
             for start in range(0, len(order) - positives + 1, positives):
                 pairs = self.data.pairs[order[start : start + positives]]
                 users = np.tile(pairs[:, 0], 1 + _NEGATIVES)[: self.batch_size]
-                items = np.concatenate([pairs[:, 1], self._unseen(users[positives:], rng)])
+                items = np.concatenate([pairs[:, 1], self._unknown(users[positives:], rng)])
                 liked = (np.arange(self.batch_size) < positives).astype(np.float32)
                 mixed = rng.permutation(self.batch_size)  # every worker gets its share of both
                 yield {"users": users[mixed], "items": items[mixed], "liked": liked[mixed]}
 
-    def _unseen(self, users: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _unknown(self, users: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         items = rng.integers(0, self.data.items, len(users), dtype=np.int32)
-        while (again := self.data.seen[users, items]).any():
+        while (again := self.data.known[users, items]).any():
             items[again] = rng.integers(0, self.data.items, int(again.sum()), dtype=np.int32)
         return items
 
@@ -83,10 +86,10 @@ class NCF(Workload):
     def score(self, predictions):
         """Returns the share of users whose held-out film, in column 0, is among the ten highest of the hundred.
 
-        A tie counts against the film. So a network that gives all films the same score hits nothing.
+        A tie counts against the film, and so does NaN. So a network that gives all films the same score hits nothing.
         """
         (logits,) = predictions
-        above = (logits[:, 1:] >= logits[:, :1]).sum(axis=1)
+        above = (~(logits[:, 1:] < logits[:, :1])).sum(axis=1)
         return float((above < 10).mean())
 
     def optimizer(self, steps, momentum):

@@ -9,7 +9,7 @@ import optax
 from flax import nnx
 
 from experiments.data.splits import Splits
-from experiments.workloads.base import Workload, in_batches, shuffled
+from experiments.workloads.base import Workload, in_batches, shuffled, spread
 
 
 class NextToken(Workload):
@@ -33,7 +33,8 @@ class NextToken(Workload):
         return shuffled(self.rows.train, self.batch_size, seed)
 
     def held_out(self, split):
-        return in_batches(getattr(self.rows, split), 64)[: None if self.large else 8]
+        rows = getattr(self.rows, split)
+        return in_batches(rows if self.large else spread(rows, 8 * 64), 64)
 
     def predict(self, network, batch):
         tokens = batch["tokens"]

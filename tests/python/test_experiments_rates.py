@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import math
 import types
 
@@ -14,7 +16,7 @@ from rich.console import Console
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import convergence, durations, grid, rates, records, reproduce, search_noise
+from experiments import convergence, durations, grid, rates, records, reproduce, search_noise, workloads
 from experiments.rates import Search
 from experiments.records import Setting
 from experiments.trainer import Outcome
@@ -154,6 +156,28 @@ def test_runs_of_one_s_choice_do_not_count_but_for_more_seeds(study):
     for changes in ({"steps": none.steps - 1}, {"collective": "jaxina"}, {"size": "large"}, {"split": VALIDATION}):
         write(dataclasses.replace(none, **changes))
     assert [run["id"] for run in study.recorded()] == [*more, lacking]
+
+
+def test_of_a_workloads_revisions_the_newest_that_was_run_counts(study, monkeypatch):
+    none, other = study.entries()
+
+    def write(setting):
+        records.append(study.file, setting, record_of(setting, 0.7)["outcome"])
+        return setting.id
+
+    old = [write(dataclasses.replace(run, revision=1)) for run in (none, other)]
+    kind = workloads.kind(none.workload)
+    monkeypatch.setattr(kind, "revision", 7)
+    assert [run["id"] for run in study.recorded()] == old and grid.outdated(study.recorded())
+    new = write(dataclasses.replace(study.entries()[0], seed=3))
+    assert [run["id"] for run in study.recorded()] == [new] and not grid.outdated(study.recorded())
+
+
+def test_a_setting_without_a_revision_keeps_its_id():
+    """Runs were recorded before workloads had revisions."""
+    fields = {name: value for name, value in dataclasses.asdict(RUN).items() if name != "revision"}
+    text = json.dumps(fields, sort_keys=True)
+    assert RUN.id == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Interrupted(Exception):

@@ -101,6 +101,14 @@ np.testing.assert_allclose(narrow, expected, rtol=0.05)
 
 gone = run("none", scale=1e20)
 assert gone.diverged and len(gone.losses) < 12 and gone.scores[-1][1] is None
+
+# A metric need not show that a model has become NaN. This one shows nothing.
+class Blind(Line):
+    def score(self, predictions): return 1.0
+blind = Programs(Blind(), 4)
+params = blind.parameters(jax.random.key(0))
+assert blind.score(params, "test") == 1.0
+assert blind.score(jax.tree.map(lambda leaf: leaf * jnp.nan, params), "test") is None
 print("done")
 """
 

