@@ -129,7 +129,7 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
 
 _OUTDATED = (
     " **Outdated:** the workload was mended after these runs, which will be made again: see `docs/experiments.md`, "
-    '"What this is not".'
+    '"Which results are which".'
 )
 
 
