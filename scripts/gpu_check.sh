@@ -125,7 +125,10 @@ with_mps() {
   return $code
 }
 
-plug_in() { gpu && "$venv/bin/python" "$root/benchmarks/cuda/collnet/spike.py" --jax --logs "$logs/collnet"; }
+plug_in() {
+  gpu && "$venv/bin/python" "$root/benchmarks/cuda/collnet/spike.py" --jax --plugin "$brought/libnccl-net-jaxina.so" \
+    --logs "$logs/collnet"
+}
 
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
 export JAXINA_LOG=warning                  # so that a program's last line is its result
