@@ -164,5 +164,8 @@ def test_the_question_to_nccl_fails_without_an_answer(
     begin: Callable[..., object] = lambda variant, _, logs: variant.file(logs, 0, "nccl").write_text(said)  # noqa: E731
     monkeypatch.setattr(spike, "start", begin)
     monkeypatch.setattr(spike, "take_turn", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["spike.py", "--plugin", "plug-in.so", "--logs", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["spike.py", "--plugin", str(tmp_path / "plug-in.so"), "--logs", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        spike.main()
+    (tmp_path / "plug-in.so").touch()
     assert spike.main() == status

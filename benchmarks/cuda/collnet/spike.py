@@ -252,6 +252,8 @@ def main() -> int:
     deadline = time.monotonic() + arguments.seconds - 1.5  # for the table
     logs = arguments.logs.resolve()
     plugin = arguments.plugin.resolve()
+    if not plugin.is_file():
+        parser.error(f"there is no {plugin}: `make cuda` builds it")
     logs.mkdir(parents=True, exist_ok=True)
     for suffix in SUFFIXES:  # of an earlier run
         for old in logs.glob(f"*.[01].{suffix}"):
