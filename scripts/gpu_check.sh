@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: [PYTHON=python3] scripts/gpu_check.sh [PART...]. Tries everything about GPUs on a machine that has one. It needs
-# no network and no compiler: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes on after a
-# step that fails, prints one table, and succeeds only if every step has (or is "not run": one GPU cannot do what several
-# are for). The logs are in out/gpu-check/.
+# no network and no compiler: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes on after
+# a step that fails, prints one table, and succeeds only if every step has (or is "not run": one GPU cannot do what
+# several are for). The logs are in out/gpu-check/.
 # Without PARTs, it runs all. None takes more than 10 minutes; those after `install` need it, and may run side by side:
 #   install   an environment with jaxina, on top of PYTHON's
 #   kernels   the kernels' bits, also under compute-sanitizer
@@ -10,8 +10,9 @@
 #   times     the kernels' bandwidth, psums beside the link's floor, overlap, and examples beside NCCL; then whether NCCL
 #             would hand sums to a plug-in
 #
-# It needs a GPU with its driver, and JAX with its CUDA plugin in PYTHON's environment. `kernels` needs compute-sanitizer,
-# too, which is of the CUDA toolkit, and `times` nvidia-cuda-mps-control, which is of the driver. PyTorch is optional there.
+# It needs a GPU with its driver, and JAX with its CUDA plugin in PYTHON's environment. `kernels` needs
+# compute-sanitizer, too, which is of the CUDA toolkit, and `times` nvidia-cuda-mps-control, which is of the driver.
+# PyTorch is optional there.
 # If CUDA_VISIBLE_DEVICES names several GPUs, all are used together, and the first for what needs one.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -109,7 +110,8 @@ benchmark() { gpu && "$brought/kernel_bench" "$logs/kernel_bench.json"; }
 # run ARGUMENT...: `jaxina run`, in another folder, where no module hides the installed ones.
 run() { gpu && cd "$logs" && "$venv/bin/jaxina" run "$@"; }
 
-# find_in_run WORDS ARGUMENT...: `run`, which must succeed and print a line with WORDS. This line becomes the step's last.
+# find_in_run WORDS ARGUMENT...: `run`, which must succeed and print a line with WORDS. This line becomes the step's
+# last.
 find_in_run() {
   local words=$1
   shift
@@ -153,8 +155,8 @@ plug_in() {
 
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
 export JAXINA_LOG=warning                  # so that a program's last line is its result
-export -f machine environment on_gpu sanitizer benchmark run find_in_run lost_worker mnist decoder all_gpus with_mps plug_in \
-  gpu impossible gpu_sources
+export -f machine environment on_gpu sanitizer benchmark run find_in_run lost_worker mnist decoder all_gpus with_mps \
+  plug_in gpu impossible gpu_sources
 export python brought venv logs root
 
 part_install() {
