@@ -16,5 +16,5 @@ export PATH=$PWD/$venv/bin:$CUDA_TOOLKIT/bin:$PATH
 cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DJAXINA_BUILD_CUDA=ON -DJAXINA_BUILD_GPU_CHECK=ON \
   -DJAXINA_BUILD_TESTS=OFF -DPython_EXECUTABLE="$PWD/$venv/bin/python" >"$folder/configure.log" ||
   { cat "$folder/configure.log"; exit 1; }
-cmake --build "$folder" -j "$(nproc)" --target jaxina_gpu kernels_on_gpu kernel_bench
+cmake --build "$folder" -j "$(nproc)" --target jaxina_gpu kernels_on_gpu kernel_bench nccl-net-jaxina
 "$venv/bin/python" scripts/check_cuda_code.py "$CUDA_TOOLKIT/bin/cuobjdump" "$folder/cuda_kernels/libjaxina_cuda.a" sm_80 sm_90 sm_100

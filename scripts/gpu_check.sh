@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: [PYTHON=python3] scripts/gpu_check.sh [PART...]. Tries everything about GPUs on a machine that has one. It needs
-# no network, compiler or CUDA toolkit: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes
-# on after a step that fails, prints one table, and succeeds only if every step has. The logs are in out/gpu-check/.
+# no network and no compiler: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes on after
+# a step that fails, prints one table, and succeeds only if every step has (or is "not run": one GPU cannot do what
+# several are for). The logs are in out/gpu-check/.
 # Without PARTs, it runs all. None takes more than 10 minutes; those after `install` need it, and may run side by side:
 #   install   an environment with jaxina, on top of PYTHON's
 #   kernels   the kernels' bits, also under compute-sanitizer
@@ -9,8 +10,10 @@
 #   times     the kernels' bandwidth, psums beside the link's floor, overlap, and examples beside NCCL; then whether NCCL
 #             would hand sums to a plug-in
 #
-# It needs a GPU with its driver, and JAX with its CUDA plugin in PYTHON's environment. compute-sanitizer is of the CUDA
-# toolkit.
+# It needs a GPU with its driver, and JAX with its CUDA plugin in PYTHON's environment. `kernels` needs
+# compute-sanitizer, too, which is of the CUDA toolkit, and `times` nvidia-cuda-mps-control, which is of the driver.
+# PyTorch is optional there.
+# If CUDA_VISIBLE_DEVICES names several GPUs, all are used together, and the first for what needs one.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/gpu_sources.sh
@@ -22,28 +25,37 @@ logs=$PWD/out/gpu-check
 root=$PWD
 export PATH="$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin"
 mkdir -p "$logs"
+first_gpu=${CUDA_VISIBLE_DEVICES-0}
+first_gpu=${first_gpu%%,*}
 parts=(install kernels jobs times)
 choose_parts "$@"
 table=()
 failed=0
 
 # step NAME SECONDS COMMAND...: runs a step of at most so many seconds. The last line that it prints goes into the
-# table.
+# table. COMMAND may use the file $kept.
 step() {
   local name=$1 limit=$2 start=$SECONDS code=0
   shift 2
   printf '== %s\n' "$name"
-  timeout --kill-after=10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null || code=$?
+  kept=$logs/$name.out timeout --kill-after=10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null || code=$?
   local result=ok
   case $code in
     0) ;;
     3) result="not possible here" failed=1 ;;
+    4) result="not run" ;;
     124 | 137) result="took longer than $limit s" failed=1 ;;
     *) result="FAILED ($code)" failed=1 ;;
   esac
   table+=("$(printf '%-20s %-18s %4d s  %s' "$name" "$result" $((SECONDS - start)) "$(grep -v '^ *$' "$logs/$name.log" | tail -1 | cut -c1-400)")")
   [ $code -eq 0 ] || tail -15 "$logs/$name.log"
   return $code
+}
+
+# step_on_one: `step`, with one GPU.
+step_on_one() {
+  local -x CUDA_VISIBLE_DEVICES=$first_gpu
+  step "$@"
 }
 
 # Ends a step that cannot be done on this machine, and says why.
@@ -98,38 +110,53 @@ benchmark() { gpu && "$brought/kernel_bench" "$logs/kernel_bench.json"; }
 # run ARGUMENT...: `jaxina run`, in another folder, where no module hides the installed ones.
 run() { gpu && cd "$logs" && "$venv/bin/jaxina" run "$@"; }
 
-lost_worker() {
-  run -n 2 --grace 30 "$root/tests/gpu/lost_worker_on_gpu.py" 2>&1 | tee "$logs/lost-worker.out"
-  grep "told after" "$logs/lost-worker.out"
+# find_in_run WORDS ARGUMENT...: `run`, which must succeed and print a line with WORDS. This line becomes the step's
+# last.
+find_in_run() {
+  local words=$1
+  shift
+  set -o pipefail
+  run "$@" 2>&1 | tee "$kept" || return
+  grep "$words" "$kept"
 }
 
-mnist() {
-  run -n 2 "$@" --steps 60 2>&1 | tee "$logs/mnist.out"
-  grep "median step" "$logs/mnist.out"
+# The run fails, because a worker is killed. The other one says whether it was told in time.
+lost_worker() {
+  run -n 2 --grace 30 "$root/tests/gpu/lost_worker_on_gpu.py" 2>&1 | tee "$kept"
+  grep "told after" "$kept"
 }
+
+mnist() { find_in_run "median step" -n 2 "$@" --steps 60; }
 
 # 19 million parameters. The batch is of both processes together.
 decoder() {
-  run -n 2 "$@" --width 512 --depth 6 --heads 8 --length 256 --batch-size 32 --sample 0 --steps 25 2>&1 | tee "$logs/decoder.out"
-  grep "ms a step" "$logs/decoder.out"
+  find_in_run "ms a step" -n 2 "$@" --width 512 --depth 6 --heads 8 --length 256 --batch-size 32 --sample 0 --steps 25
 }
+
+# The GPUs of one process, without `jaxina run`, whose last line would be about the exit code if there is only one.
+all_gpus() { gpu && cd "$logs" && "$venv/bin/python" "$root/tests/gpu/psum_on_gpu.py" --several --only-bits; }
 
 # The times of psums if both processes are clients of one MPS server, so that their kernels run side by side.
 with_mps() {
   command -v nvidia-cuda-mps-control >/dev/null || { impossible "nvidia-cuda-mps-control is not there"; return; }
   export CUDA_MPS_PIPE_DIRECTORY=$logs/mps CUDA_MPS_LOG_DIRECTORY=$logs/mps
   mkdir -p "$logs/mps" && nvidia-cuda-mps-control -d || return
-  local code=0
-  run -n 2 "$@" || code=$?
-  echo quit | nvidia-cuda-mps-control >/dev/null
-  return $code
+  # Clients count the GPUs that the server sees, which is one.
+  CUDA_VISIBLE_DEVICES=0 run -n 2 "$@"
 }
 
-plug_in() { gpu && "$venv/bin/python" "$root/benchmarks/cuda/collnet/spike.py" --jax --logs "$logs/collnet"; }
+# Ends the server of `with_mps`. It is no part of that step, because it must come also if the step takes too long.
+end_mps() { echo quit | CUDA_MPS_PIPE_DIRECTORY=$logs/mps timeout 20 nvidia-cuda-mps-control >/dev/null 2>&1; }
+
+plug_in() {
+  gpu && "$venv/bin/python" "$root/benchmarks/cuda/collnet/spike.py" --jax --plugin "$brought/libnccl-net-jaxina.so" \
+    --logs "$logs/collnet"
+}
 
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
 export JAXINA_LOG=warning                  # so that a program's last line is its result
-export -f machine environment on_gpu sanitizer benchmark run lost_worker mnist decoder with_mps plug_in gpu impossible gpu_sources
+export -f machine environment on_gpu sanitizer benchmark run find_in_run lost_worker mnist decoder all_gpus with_mps \
+  plug_in gpu impossible gpu_sources
 export python brought venv logs root
 
 part_install() {
@@ -138,33 +165,31 @@ part_install() {
 }
 
 part_kernels() {
-  step tests-on-gpu 150 bash -c on_gpu
-  step compute-sanitizer 200 bash -c sanitizer
+  step_on_one tests-on-gpu 150 bash -c on_gpu
+  step_on_one compute-sanitizer 200 bash -c sanitizer
 }
 
 part_jobs() {
-  export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
   local way
   for way in embedded udp roce direct; do
-    step "bits-$way" 100 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
+    step_on_one "bits-$way" 100 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
   done
-  step lost-worker 60 bash -c lost_worker
-  step mnist 120 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
-  unset CUDA_VISIBLE_DEVICES
-  step bits-all-gpus 100 bash -c 'run -n 1 "$root/tests/gpu/psum_on_gpu.py" --several --only-bits'
+  step_on_one lost-worker 60 bash -c lost_worker
+  step_on_one mnist 120 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
+  step bits-all-gpus 100 bash -c all_gpus
 }
 
 part_times() {
-  step kernel-benchmark 60 bash -c benchmark
-  export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
-  step psum 60 bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
-  step psum-mps 60 bash -c 'with_mps "$root/tests/gpu/psum_on_gpu.py" --only-time'
-  step overlap 100 bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
-  step mnist-jaxina 60 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
-  step mnist-nccl 60 bash -c 'mnist "$root/tests/gpu/as_other_host.py" "$root/examples/mnist/train.py" --collective xla'
-  step decoder-jaxina 90 bash -c 'decoder "$root/examples/gpt/train.py" --collective jaxina'
-  step decoder-nccl 90 bash -c 'decoder "$root/tests/gpu/as_other_host.py" "$root/examples/gpt/train.py" --collective xla'
-  step nccl-plug-in 60 bash -c plug_in
+  step_on_one kernel-benchmark 60 bash -c benchmark
+  step_on_one psum 60 bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  step_on_one psum-mps 60 bash -c 'with_mps "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  end_mps
+  step_on_one overlap 100 bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
+  step_on_one mnist-jaxina 60 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
+  step_on_one mnist-nccl 60 bash -c 'mnist "$root/tests/gpu/as_other_host.py" "$root/examples/mnist/train.py" --collective xla'
+  step_on_one decoder-jaxina 90 bash -c 'decoder "$root/examples/gpt/train.py" --collective jaxina'
+  step_on_one decoder-nccl 90 bash -c 'decoder "$root/tests/gpu/as_other_host.py" "$root/examples/gpt/train.py" --collective xla'
+  step_on_one nccl-plug-in 60 bash -c plug_in
 }
 
 for part in "${chosen[@]}"; do "part_$part"; done

@@ -20,6 +20,6 @@ download --only-binary=:all: --python-version "$version" "${platforms[@]}" --pla
   -r "$resolved"
 download --no-binary :all: "$(sed -n 's/^_PACKAGE = "\(.*\)-\(.*\)".*/\1==\2/p' examples/gpt/text.py)"
 cp build/wheels/jaxina-*-abi3-*.whl build/wheels/jaxina_cuda13-*.whl "$folder"
-cp build/cuda/tests/cuda/kernels_on_gpu build/cuda/benchmarks/cuda/kernel_bench "$folder"
+cp build/cuda/tests/cuda/kernels_on_gpu build/cuda/benchmarks/cuda/{kernel_bench,libnccl-net-jaxina.so} "$folder"
 gpu_sources >"$folder/sources"
 echo "$folder: $(find "$folder" -type f | wc -l) files, $(du -sh "$folder" | cut -f1)"

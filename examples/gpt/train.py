@@ -23,7 +23,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 import text
 from flax import nnx
 from layouts import NAMES, Layout
@@ -99,11 +98,15 @@ class Training:
 
 
 class Checkpoints:
-    """Keeps the newest two states in `folder`. If `folder` is None, it keeps nothing."""
+    """Keeps the newest two states in `folder`. If `folder` is None, it keeps nothing and needs no Orbax."""
 
     def __init__(self, folder: Path | None, every: int):
-        options = ocp.CheckpointManagerOptions(max_to_keep=2, save_interval_steps=every)
-        self._manager = ocp.CheckpointManager(folder.resolve(), options=options) if folder else None
+        self._manager = None
+        if folder:
+            import orbax.checkpoint as ocp
+
+            options = ocp.CheckpointManagerOptions(max_to_keep=2, save_interval_steps=every)
+            self._manager, self._args = ocp.CheckpointManager(folder.resolve(), options=options), ocp.args
 
     def restore(self, training: Training) -> int:
         """Loads the newest checkpoint, if there is one, into `training`. Returns the number of steps it had done."""
@@ -114,12 +117,12 @@ class Checkpoints:
             training.state,
             training.shardings,
         )
-        training.state = self._manager.restore(step, args=ocp.args.StandardRestore(like))
+        training.state = self._manager.restore(step, args=self._args.StandardRestore(like))
         return step
 
     def save(self, done: int, training: Training) -> None:
         if self._manager is not None:
-            self._manager.save(done, args=ocp.args.StandardSave(training.state))
+            self._manager.save(done, args=self._args.StandardSave(training.state))
 
     def close(self) -> None:
         if self._manager is not None:

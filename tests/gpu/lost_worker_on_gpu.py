@@ -19,6 +19,12 @@ import jaxina
 LONGEST_S = 10.0
 
 
+def told(seconds: float, error: Exception) -> str:
+    """Says when the loss was noticed. scripts/gpu_check.sh looks for "told after"."""
+    when = "told after" if seconds <= LONGEST_S else "told too late, after"
+    return f"{when} {seconds:.2f} s: {error}"
+
+
 def main() -> None:
     jaxina.init(strict=True)
     mesh = jax.make_mesh((jax.device_count(),), ("w",))
@@ -38,7 +44,7 @@ def main() -> None:
             while time.monotonic() < began + LONGEST_S:
                 psum(x).block_until_ready()
     except jaxina.errors.WorkerLostError as error:
-        print(f"told after {time.monotonic() - began:.2f} s: {error}", flush=True)
+        print(told(time.monotonic() - began, error), flush=True)
         os._exit(0)  # JAX would wait for the dead process
     print("the loss of a worker was not noticed", flush=True)
     os._exit(1)

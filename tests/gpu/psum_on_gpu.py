@@ -26,6 +26,7 @@ MEGABYTES = 100
 SMALLER = (4_000, 100_000, 1_000_000, 10_000_000)  # bytes
 TURNS = 10
 SEED = 2**63 + 11
+NOT_RUN = 4  # the exit code by which scripts/gpu_check.sh knows that nothing failed, and nothing was checked
 
 
 def placed(rows: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
@@ -192,14 +193,14 @@ def main() -> None:
     what.add_argument("--only-time", action="store_true")
     what.add_argument("--only-bits", action="store_true")
     parser.add_argument("--profile", metavar="FOLDER", help="write a profile of process 0, too")
-    parser.add_argument("--several", action="store_true", help="several GPUs are required")
+    parser.add_argument("--several", action="store_true", help="several GPUs are required (else exit code 4)")
     options = parser.parse_args()
     with jaxina.init(strict=True):
-        if options.several and jax.local_device_count() == 1:
-            print("this process has one GPU, so there is nothing to sum within it")
-            return
         if jax.default_backend() != "gpu":
             raise SystemExit(f"JAX sees no GPU, but {jax.devices()}")
+        if options.several and jax.local_device_count() == 1:
+            print("this process has one GPU, so there is nothing to sum within it")
+            raise SystemExit(NOT_RUN)
         mesh = jax.make_mesh((jax.device_count(),), ("w",))
         said = []
         if not options.only_time:

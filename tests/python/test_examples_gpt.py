@@ -24,12 +24,16 @@ def train(tmp_path):
     written = tmp_path / "text.txt"
     written.write_text("KING RICHARD: a horse, a horse, my kingdom for a horse!\n" * 60)
     runs = iter(range(100))
+    (tmp_path / "without" / "orbax").mkdir(parents=True)
+    (tmp_path / "without" / "orbax" / "__init__.py").write_text("raise ImportError('only checkpoints need Orbax')")
 
     def run(*options: Any, workers: int = 0) -> dict[str, Any]:
         found = tmp_path / f"{next(runs)}.json"
         start = ["-m", "jaxina.cli", "run", "-n", str(workers)] if workers else []
         command = [sys.executable, *start, str(EXAMPLE), *TINY, "--text", str(written), "--json", str(found)]
         environment = {**os.environ, **quick_compilation.VARIABLES, "JAX_NUM_CPU_DEVICES": "1" if workers else "4"}
+        if "--checkpoints" not in options:
+            environment["PYTHONPATH"] = str(tmp_path / "without")
         finished = subprocess.run(
             [*command, *map(str, options)], capture_output=True, text=True, timeout=PATIENCE, env=environment
         )

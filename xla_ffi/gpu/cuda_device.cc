@@ -137,12 +137,13 @@ ExportedMemory CudaDevice::allocate_exported(std::size_t bytes) {
 Status CudaDevice::start(const DeviceFormat& format, std::span<const DeviceTask> tasks, std::uint64_t& ticket) {
   const CurrentDevice current(ordinal_);
   const std::lock_guard guard(mutex_);
-  if (Status status = queue_tasks(stream_, format, tasks); !status.ok()) {
-    cudaStreamSynchronize(stream_);  // part of the batch may be running, and the caller has no ticket to wait for
-    return status;
+  Status status = queue_tasks(stream_, format, tasks);
+  if (status.ok()) {
+    ticket = ++started_;
+    status = cuda_status(cudaEventRecord(event(ticket), stream_), "recording an event");
   }
-  ticket = ++started_;
-  return cuda_status(cudaEventRecord(event(ticket), stream_), "recording an event");
+  if (!status.ok()) cudaStreamSynchronize(stream_);  // the batch may be running, and the caller waits for no ticket
+  return status;
 }
 
 Status CudaDevice::is_done(std::uint64_t ticket, bool& done) {

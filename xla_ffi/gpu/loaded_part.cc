@@ -8,6 +8,7 @@
 #include "rdma_engine/errors.h"
 #include "xla_ffi/gpu/gpu.h"
 #include "xla_ffi/gpu/gpu_part.h"
+#include "xla_ffi/sum_names.h"
 
 namespace jaxina {
 namespace {
@@ -20,7 +21,10 @@ std::optional<GpuPart> part;
 constexpr EngineTable kEngine = {
     .submit =
         [](const Group& group, std::int64_t device, Collective collective, Engine::Completion done) {
-          Engine::instance().submit(group, device, std::move(collective), std::move(done));
+          const std::uint64_t name = collective.identity;
+          Engine::instance().submit(
+              group, device, std::move(collective),
+              [done = std::move(done), name](const Status& status) { done(with_name(status, name)); });
         },
 };
 

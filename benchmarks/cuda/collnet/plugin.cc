@@ -1,5 +1,5 @@
 // A plug-in for NCCL that answers one question: can NCCL hand a program's sums to something else, here to a few lines
-// that add in shared memory? spike.py builds it, with net.cc, and asks. Processes of one host only, and not fast.
+// that add in shared memory? spike.py asks. Processes of one host only, and not fast.
 //
 // This file has the collectives (CollNet). The ranks' data lies side by side in a file in /dev/shm, in pieces, and
 // every rank adds all of it.

@@ -2,7 +2,8 @@
 
 If it does, programs that jaxina cannot reach today could use its switch: PyTorch, and JAX without shard_map.
 
-    python3 benchmarks/cuda/collnet/spike.py --jax --logs build/collnet
+    make cuda   # also builds the plug-in
+    python3 benchmarks/cuda/collnet/spike.py --jax --plugin build/cuda/benchmarks/cuda/libnccl-net-jaxina.so
 
 NCCL uses CollNet only between nodes, and refuses two ranks on one GPU of a node. So each process says that it is a
 node of its own (NCCL_HOSTID). The plug-in adds in shared memory and counts. Each line of the table is one try, with its
@@ -72,13 +73,6 @@ def variants(with_jax: bool) -> list[Variant]:
     result.append(Variant("torch ring", "torch", TWO_NODES | {"NCCL_ALGO": "allreduce:ring"}))
     result.append(Variant("torch one node", "torch", {}))
     return result
-
-
-def build(logs: Path) -> Path:
-    plugin = logs / "libnccl-net-jaxina.so"
-    flags = ["-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"]
-    subprocess.run(["g++", *flags, "-o", plugin, HERE / "plugin.cc", HERE / "net.cc"], check=True)
-    return plugin
 
 
 def free_port() -> int:
@@ -230,22 +224,25 @@ def print_machine(tried: list[Variant], logs: Path) -> None:
     )
 
 
-def print_verdict(tried: list[Variant], logs: Path) -> None:
+def print_verdict(tried: list[Variant], logs: Path) -> bool:
+    """Returns whether there is one."""
     used = [variant for variant in tried if variant.counters(logs)["all_reduces"] > 0]
     right = [variant.name for variant in used if outcome(variant, logs) == "3 of 3 sums right"]
     if not any(variant.log(logs) for variant in tried):
         print("VERDICT: none. No process came as far as NCCL.")
-    elif not used:
+        return False
+    if not used:
         print("VERDICT: no. NCCL never called the plug-in's iallreduce.")
     elif not right:
         print(f"VERDICT: NCCL called the plug-in ({', '.join(v.name for v in used)}), but not all sums came out right.")
     else:
         print(f"VERDICT: yes. The plug-in made the sums, and they are right: {', '.join(right)}.")
+    return True
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plugin", type=Path, help="a plug-in that was built before")
+    parser.add_argument("--plugin", type=Path, required=True, help="the plug-in, which `make cuda` has built")
     parser.add_argument(
         "--logs", type=Path, default=Path("build/collnet"), help="a folder for what NCCL and the processes say"
     )
@@ -254,12 +251,13 @@ def main() -> int:
     arguments = parser.parse_args()
     deadline = time.monotonic() + arguments.seconds - 1.5  # for the table
     logs = arguments.logs.resolve()
-    plugin = arguments.plugin.resolve() if arguments.plugin else None
+    plugin = arguments.plugin.resolve()
+    if not plugin.is_file():
+        parser.error(f"there is no {plugin}: `make cuda` builds it")
     logs.mkdir(parents=True, exist_ok=True)
     for suffix in SUFFIXES:  # of an earlier run
         for old in logs.glob(f"*.[01].{suffix}"):
             old.unlink()
-    plugin = plugin or build(logs)
     tried = variants(arguments.jax)
     try:
         for variant in tried:
@@ -272,8 +270,7 @@ def main() -> int:
             stop(variant)
     print_machine(tried, logs)
     print_table(tried, logs)
-    print_verdict(tried, logs)
-    return 0
+    return 0 if print_verdict(tried, logs) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,171 @@
+"""What `make gpu-check` does with the outcomes of its steps, on a machine whose GPU and programs are stand-ins."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+
+import jax
+import pytest
+from patience import PATIENCE
+
+import jaxina
+
+ROOT = Path(__file__).parents[2]
+SAID = "told after 0.1 s: gone; median step 5 ms; 3.0 ms a step"  # what the table shows of any step
+
+
+class Machine:
+    """A checkout with the script, where all that it runs are small programs that note how they were called."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.notes = folder, folder / "notes"
+        (folder / "scripts").mkdir()
+        for name in ("gpu_check.sh", "gpu_sources.sh", "chosen_parts.sh"):
+            shutil.copy(ROOT / "scripts" / name, folder / "scripts")
+        for name in ("bin/nvidia-smi", "build/gpu-wheels/kernel_bench", "build/gpu-venv/bin/python"):
+            self.program(name)
+        self.program("bin/nvidia-cuda-mps-control", '[ "$1" = -d ] || sed "s|$| $CUDA_MPS_PIPE_DIRECTORY|" >>"$NOTES"')
+        self.program("build/gpu-venv/bin/jaxina", f"echo '{SAID}'")
+
+    def program(self, name: str, body: str = "") -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f'#!/bin/bash\necho "{path.name} $*" "on ${{CUDA_VISIBLE_DEVICES-all}}" >>"$NOTES"\n{body}\n',
+            encoding="utf-8",
+        )
+        path.chmod(0o755)
+
+    def check(self, *parts: str, **environment: str) -> tuple[int, dict[str, str]]:
+        """Returns the exit code, and the result of each step in the table."""
+        known = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
+        known |= {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.notes)}
+        finished = subprocess.run(
+            ["bash", "scripts/gpu_check.sh", *parts],
+            cwd=self.folder,
+            env=known | environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        table = finished.stdout.partition("\nstep  ")[2].splitlines()[1:]
+        rows = [re.match(r"(\S+) +(.*?) +\d+ s  ", line) for line in table]
+        assert rows and all(rows), finished.stdout + finished.stderr
+        return finished.returncode, {row[1]: row[2] for row in rows if row}
+
+    def called(self, *words: str) -> list[str]:
+        """Returns the GPUs of each call with these words, as CUDA_VISIBLE_DEVICES had them."""
+        notes = self.notes.read_text(encoding="utf-8").splitlines()
+        return [note.rpartition(" on ")[2] for note in notes if all(word in note for word in words)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_every_step_that_succeeds_is_ok(machine: Machine):
+    code, results = machine.check("jobs", "times")
+    assert set(results.values()) == {"ok"} and len(results) == 16
+    assert code == 0
+
+
+def test_a_run_that_fails_after_its_last_line_is_a_step_that_failed(machine: Machine):
+    machine.program("build/gpu-venv/bin/jaxina", f"echo '{SAID}'; [[ $* != *train.py* ]]")
+    code, results = machine.check("jobs", "times")
+    failed = {name for name, result in results.items() if result == "FAILED (1)"}
+    assert failed == {"mnist", "mnist-jaxina", "mnist-nccl", "decoder-jaxina", "decoder-nccl"}
+    assert code == 1
+
+
+def test_the_killed_worker_may_fail_its_run_but_not_be_noticed_too_late(machine: Machine):
+    machine.program("build/gpu-venv/bin/jaxina", f"echo '{SAID}'; exit 137")
+    assert machine.check("jobs")[1]["lost-worker"] == "ok"
+    machine.program("build/gpu-venv/bin/jaxina", "echo 'told too late, after 45.00 s: gone'; exit 137")
+    assert machine.check("jobs")[1]["lost-worker"] == "FAILED (1)"
+
+
+def test_one_gpu_cannot_sum_and_that_is_no_failure(machine: Machine):
+    machine.program("build/gpu-venv/bin/python", "echo 'this process has one GPU'; exit 4")
+    code, results = machine.check("jobs")
+    assert results.pop("bits-all-gpus") == "not run"
+    assert set(results.values()) == {"ok"}
+    assert code == 0
+
+
+@pytest.mark.parametrize("given, one, every", [({}, "0", "all"), ({"CUDA_VISIBLE_DEVICES": "2,3"}, "2", "2,3")])
+def test_steps_use_the_gpus_that_the_user_chose(machine: Machine, given: dict[str, str], one: str, every: str):
+    machine.check("jobs", "times", **given)
+    assert machine.called("--several") == [every]
+    assert set(machine.called("jaxina run -n 2", "--only-bits")) == {one}
+    assert set(machine.called("train.py")) == {one}
+    # Clients of MPS count the GPUs that its daemon has.
+    assert machine.called("mps-control -d") == [one]
+    assert sorted(machine.called("--only-time")) == sorted([one, "0"])
+
+
+def test_no_mps_daemon_outlives_its_step(machine: Machine):
+    # It ends all processes of the step, as `timeout` does.
+    machine.program("build/gpu-venv/bin/jaxina", "[ -z ${CUDA_MPS_PIPE_DIRECTORY-} ] || kill -TERM 0")
+    assert machine.check("times")[1]["psum-mps"] == "FAILED (143)"
+    notes = machine.notes.read_text(encoding="utf-8").splitlines()
+    assert notes.count(f"quit {machine.folder}/out/gpu-check/mps") == 1
+
+
+def test_nccl_is_asked_with_the_plug_in_that_was_brought(machine: Machine):
+    machine.check("times")
+    assert machine.called("spike.py", f"--plugin {machine.folder}/build/gpu-wheels/libnccl-net-jaxina.so")
+
+
+def module(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec and spec.loader
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made  # for dataclasses
+    spec.loader.exec_module(made)
+    return made
+
+
+def test_the_loss_of_a_worker_is_told_in_time_or_too_late():
+    lost_worker = module("tests/gpu/lost_worker_on_gpu.py")
+    error = jaxina.errors.WorkerLostError("gone")
+    assert lost_worker.told(9.0, error) == f"told after 9.00 s: {error}"
+    assert lost_worker.told(45.0, error) == f"told too late, after 45.00 s: {error}"
+
+
+@pytest.mark.parametrize("backend, outcome", [("cpu", "JAX sees no GPU, but "), ("gpu", 4)])
+def test_psums_of_several_gpus_need_a_gpu_and_are_not_run_on_one(
+    monkeypatch: pytest.MonkeyPatch, backend: str, outcome: object
+):
+    psum_on_gpu = module("tests/gpu/psum_on_gpu.py")
+    monkeypatch.setattr(sys, "argv", ["psum_on_gpu.py", "--several", "--only-bits"])
+    monkeypatch.setattr(jaxina, "init", lambda **_: nullcontext())
+    monkeypatch.setattr(jax, "local_device_count", lambda: 1)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    with pytest.raises(SystemExit) as ended:
+        psum_on_gpu.main()
+    assert str(ended.value.code).startswith(str(outcome))
+
+
+@pytest.mark.parametrize("said, status", [("", 1), ("NCCL INFO", 0)])
+def test_the_question_to_nccl_fails_without_an_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, status: int
+):
+    spike = module("benchmarks/cuda/collnet/spike.py")
+    begin: Callable[..., object] = lambda variant, _, logs: variant.file(logs, 0, "nccl").write_text(said)  # noqa: E731
+    monkeypatch.setattr(spike, "start", begin)
+    monkeypatch.setattr(spike, "take_turn", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["spike.py", "--plugin", str(tmp_path / "plug-in.so"), "--logs", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        spike.main()
+    (tmp_path / "plug-in.so").touch()
+    assert spike.main() == status
