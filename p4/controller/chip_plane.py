@@ -58,6 +58,7 @@ class ChipPlane:
         self._port_statistics = PortStatistics(tables, chip)
         self._take_over()
         self._stopping = threading.Event()
+        self._told = ""  # the last error of waiting for digests; the same one is not logged again and again
         self._thread = threading.Thread(target=self._listen, name="jaxina-digests", daemon=True)
         self._thread.start()
 
@@ -128,14 +129,27 @@ class ChipPlane:
         self._journal.take_back(job, lambda written: written.owner in (member, OF_GROUP))
 
     def _listen(self) -> None:
+        """Nothing that goes wrong with one digest keeps the next ones from being heard."""
         while not self._stopping.is_set():
-            digest = self._tables.next_digest(_DIGEST_POLL)
+            digest = self._next_digest()
             if digest is None:
                 continue
             try:
                 self._on_digest(digest)
-            except JaxinaError as error:
-                _log.error("digest %s: %s", digest, error)
+            except Exception as error:
+                _log.error("digest %s: %s", digest, error, exc_info=_unexpected(error))
+
+    def _next_digest(self) -> Digest | None:
+        try:
+            digest = self._tables.next_digest(_DIGEST_POLL)
+        except Exception as error:
+            if str(error) != self._told:
+                _log.error("waiting for digests: %s", error, exc_info=_unexpected(error))
+            self._told = str(error)
+            self._stopping.wait(_DIGEST_POLL)
+            return None
+        self._told = ""
+        return digest
 
 
 def _unexpected(error: Exception) -> bool:

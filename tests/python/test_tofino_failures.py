@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import struct
 import zlib
 
@@ -12,11 +13,12 @@ from conformance.datagram import HEADER, MAGIC
 from conformance.devices.interpreter import ADDRESS, ChipLink, description, text_of
 from interpreter.controller_tables import ChipTables
 from interpreter.program import Program
+from tofino_fakes import CHIP, soon
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs
 from jaxina.control.roles import Child, Combine
-from jaxina.controller import journal
+from jaxina.controller import chip, journal
 from jaxina.controller.atp_plane import AtpPlane
 from jaxina.controller.chip_plane import UDP_PORT
 from jaxina.controller.data_plane import ROCE_PORT, TofinoPlane
@@ -287,3 +289,42 @@ def test_a_dead_jobs_workers_change_no_sum_of_the_next_one(operation, table, tim
         assert made.send("new1", 8, 1, 0, 2000) == {"new0": 3000, "new1": 3000}
     finally:
         made.plane.stop()
+
+
+@pytest.mark.parametrize("error", [SystemCallError("the driver refuses"), KeyError("rid"), RuntimeError("the client")])
+def test_digests_are_heard_after_one_that_went_wrong(tmp_path, caplog, error):
+    class Tables(DryRun):
+        broken = False
+
+        def next_digest(self, timeout):
+            if self.broken:
+                raise error
+            return super().next_digest(timeout)
+
+    file = tmp_path / "chip.toml"
+    file.write_text(CHIP.format(size="one-pipe"))
+    tables, told = Tables(), []
+    plane = TofinoPlane(tables, chip.read(file))
+    try:
+        plane.add_job(7, 0x55, SHAPE)
+        wrong = [True]
+
+        def ended(*what):
+            if wrong.pop() if wrong else False:
+                raise error
+            told.append(what)
+
+        plane.ended = ended
+        digest = Digest("contradiction", {"rid": 1 << 5 | 1, "slot_index": 0})
+        tables.digests.put(digest)
+        tables.digests.put(digest)
+        assert soon(lambda: told)
+        tables.broken = True
+        assert soon(lambda: "waiting for digests" in caplog.text)
+        tables.broken = False
+        tables.digests.put(digest)
+        assert soon(lambda: len(told) == 2)
+    finally:
+        plane.stop()
+    logged = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [bool(record.exc_info) for record in logged] == [not isinstance(error, SystemCallError)] * 2
