@@ -10,6 +10,7 @@ import enum
 from jaxina.control.roles import Child
 from jaxina.controller.atp_pool import CombinedJob
 from jaxina.controller.chip import PORTS_OF_A_PIPE, Chip
+from jaxina.controller.journal import OF_GROUP, Journal
 from jaxina.controller.pool import Station
 from jaxina.controller.statistics import Reason
 from jaxina.controller.tables import Entry, Match, Range, Tables, Ternary
@@ -35,8 +36,9 @@ class _Priority(enum.IntEnum):
 
 
 class AtpAdmission:
-    def __init__(self, tables: Tables, chip: Chip):
+    def __init__(self, tables: Tables, journal: Journal, chip: Chip):
         self._tables = tables
+        self._journal = journal
         self._chip = chip
         self._other_pipes = [pipe for pipe in chip.pipes if pipe != chip.size.pool_pipe]
 
@@ -61,21 +63,15 @@ class AtpAdmission:
 
     def add_job(self, job: CombinedJob) -> None:
         """Lets the children's packets be reported. They are admitted when the addresses are known."""
-        self._tables.insert([*self._of_unheard(job), *_of_rest(job)])
+        self._journal.insert(job, [*self._of_unheard(job), *_of_rest(job)])
 
     def admit(self, job: CombinedJob, member: int) -> None:
         """Admits the packets of a child that has been heard from."""
-        self._tables.insert(_of_heard(job, member))
+        self._journal.insert(job, _of_heard(job, member), member)
 
     def admit_replies(self, job: CombinedJob) -> None:
         """Admits the replies of the job's servers. The multicast group exists."""
-        self._tables.insert([_reply(job, slot) for slot in range(job.slots)])
-
-    def remove_job(self, job: CombinedJob) -> None:
-        heard = [entry for member in sorted(job.stations) for entry in _of_heard(job, member)]
-        self._tables.delete([*heard, *self._of_unheard(job), *_of_rest(job)])
-        if job.has_group:
-            self._tables.delete([_reply(job, slot) for slot in range(job.slots)])
+        self._journal.insert(job, [_reply(job, slot) for slot in range(job.slots)], OF_GROUP)
 
     def _of_unheard(self, job: CombinedJob) -> list[Entry]:
         """Returns the entries of all senders, wherever they are."""

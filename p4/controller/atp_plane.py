@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,17 +18,21 @@ from jaxina.controller.atp_statistics import AtpStatistics
 from jaxina.controller.atp_ways import AtpWays
 from jaxina.controller.chip import Chip
 from jaxina.controller.chip_plane import ChipPlane
+from jaxina.controller.journal import Journal
 from jaxina.controller.pool import WORKER_BITS, Station
 from jaxina.controller.tables import Digest, Tables
-from jaxina.errors import InvalidArgumentError, JaxinaError, JobRejectedError
+from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 _log = logging.getLogger("jaxina.switch")
 
+_ADMITTING = (atp_admission.UPDATES, atp_admission.REPLIES)
 _LIFETIME = 0.2  # seconds of an entry (p4/tofino/atp_constants.p4)
 
 
 class AtpPlane(ChipPlane):
     """The chip with the program atp.p4, which combines.
+
+    What a job that goes leaves in the chip's entries becomes free when it is too old. No later job has its keys.
 
     Args:
       tables: the chip's tables.
@@ -38,6 +41,8 @@ class AtpPlane(ChipPlane):
       random_bits: `random_bits(n)` draws the first salt, of n bits.
     """
 
+    _pool: AtpPool
+
     def __init__(
         self,
         tables: Tables,
@@ -45,17 +50,16 @@ class AtpPlane(ChipPlane):
         entries: int = ENTRIES,
         random_bits: Callable[[int], int] = secrets.randbits,
     ):
-        self._admission = AtpAdmission(tables, chip)
-        self._ways = AtpWays(tables, chip)
+        journal = Journal(tables, _ADMITTING)
+        self._admission = AtpAdmission(tables, journal, chip)
+        self._ways = AtpWays(tables, journal, chip)
         self._statistics = AtpStatistics(tables)
-        self._pool = AtpPool(entries, random_bits(32))
-        super().__init__(tables, chip)
+        super().__init__(tables, chip, journal, AtpPool(entries, random_bits(32)))
 
     def _take_over(self) -> None:
         """Nobody joins an entry of an earlier controller's jobs after this, because they are too old."""
-        admitting = (atp_admission.UPDATES, atp_admission.REPLIES)
         others = (*take_over.OF_ALL_PROGRAMS, atp_admission.ELSEWHERE, *atp_ways.TABLES)
-        take_over.empty(self._tables, admitting, others, take_over.PACKET_LIFETIME + _LIFETIME)
+        take_over.empty(self._tables, _ADMITTING, others, take_over.PACKET_LIFETIME + _LIFETIME)
         self._fill()
         self._admission.fill()
         self._ways.fill()
@@ -67,15 +71,17 @@ class AtpPlane(ChipPlane):
                 "--threads 1"
             )
         with self._lock:
+            self._clean_up()
             words = shape.block_size * shape.blocks_per_chunk
             upstream = tuple(self._station_of(host, port) for host, port in combine.upstream)
             wanted = self._admission.entries_of(combine.children)
             free = self._chip.size.admissions - sum(
-                self._admission.entries_of(other.children) for other in self._pool.jobs.values()
+                self._admission.entries_of(other.children) for other in self._pool.taken
             )
             if wanted > free:
                 raise JobRejectedError(
                     f"this switch has {free} free entries to admit packets; the job's workers need {wanted}"
+                    f"{self._pool.leftovers()}"
                 )
             added = self._pool.add(job, secret, shape.slots, words, combine.group, combine.children, upstream)
             try:
@@ -83,22 +89,9 @@ class AtpPlane(ChipPlane):
                 self._statistics.clear(added)
                 self._ways.add_job(added)
                 self._admission.add_job(added)
-            except JaxinaError:
-                # Entries that were written stay, but match no packet: nobody has learned that the job is here.
-                del self._pool.jobs[job]
+            except BaseException:
+                self.remove_job(job)
                 raise
-
-    def remove_job(self, job: int) -> None:
-        """The job's entries become free when they are too old. No later job has its keys."""
-        with self._lock:
-            removed = self._pool.jobs.pop(job, None)
-            if removed is None:
-                return
-            self._admission.remove_job(removed)
-            time.sleep(take_over.PACKET_LIFETIME)
-            for member in sorted(removed.stations):
-                self._multicast.remove_member(removed, member)
-            self._ways.remove_job(removed)
 
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         raise InvalidArgumentError(
@@ -146,18 +139,18 @@ class AtpPlane(ChipPlane):
         fields = digest.fields
         with self._lock:
             index, member = fields["rid"] >> WORKER_BITS, fields["rid"] % (1 << WORKER_BITS)
-            job = next((one for one in self._pool.jobs.values() if one.index == index), None)
+            job = self._pool.of_index(index)
             if job is None or member >= job.members or member in job.stations:
                 return
             station = Station(fields["mac"], fields["ip"], fields["port"], fields["ingress_port"])
             self._heard(job, member, station)
 
     def _heard(self, job: CombinedJob, member: int, station: Station) -> None:
-        job.stations[member] = station
-        self._ways.add_child(job, member)
-        self._multicast.add_member(job, member)
-        if job.has_group:
-            self._admission.admit_replies(job)
-        self._admission.admit(job, member)
+        with self._entering(job, member, station):
+            self._ways.add_child(job, member)
+            self._multicast.add_member(job, member)
+            if len(job.stations) == job.members:
+                self._admission.admit_replies(job)
+            self._admission.admit(job, member)
         address = ipaddress.IPv4Address(station.ip)
         _log.info("job %d: sender %d speaks from %s:%d", job.id, member, address, station.udp_port)

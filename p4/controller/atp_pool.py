@@ -6,6 +6,8 @@ import dataclasses
 
 from jaxina.control.roles import Child
 from jaxina.controller.chip import ATP
+from jaxina.controller.journal import Written
+from jaxina.controller.parts import Parts
 from jaxina.controller.pool import WORKER_BITS, Station
 from jaxina.errors import JobRejectedError, TooManyWorkersError
 
@@ -26,7 +28,8 @@ class CombinedJob:
       salt: is xored with a pass's epoch to make its key. Two registrations never have the same.
       first_entry: of slot 0; the other slots' entries follow.
       upstream: the servers, or the ports of the switch above. Slot i goes to number i mod their number.
-      stations: the children that have been heard from, by their index.
+      stations: the children that have been heard from, and whose entries are all written, by their index.
+      written: the job's entries that the chip may have.
     """
 
     id: int
@@ -39,7 +42,7 @@ class CombinedJob:
     children: tuple[Child, ...]
     upstream: tuple[Station, ...]
     stations: dict[int, Station] = dataclasses.field(default_factory=dict)
-    has_group: bool = False
+    written: list[Written] = dataclasses.field(default_factory=list)
 
     @property
     def members(self) -> int:
@@ -75,7 +78,7 @@ class CombinedJob:
         return child.workers[0] if child.group is None else _FIRST_GROUP + child.group
 
 
-class AtpPool:
+class AtpPool(Parts[CombinedJob]):
     """The jobs whose updates the chip combines.
 
     Args:
@@ -84,11 +87,11 @@ class AtpPool:
     """
 
     def __init__(self, entries: int, first_salt: int):
+        super().__init__()
         self._entries = entries
         self._last_salt = first_salt
         self._registrations = 0
         self._last_index = 0
-        self.jobs: dict[int, CombinedJob] = {}
 
     def add(
         self,
@@ -117,9 +120,8 @@ class AtpPool:
             )
         if len(upstream) > MOST_CHILDREN:
             raise JobRejectedError(f"a job with {len(upstream)} servers; this switch knows {MOST_CHILDREN} of a job")
-        if job in self.jobs:
-            raise JobRejectedError(f"job {job} exists already")
-        others = list(self.jobs.values())
+        self._check_new(job)
+        others = self.taken
         below = [child for of_job in (children, *(other.children for other in others)) for child in of_job]
         workers = sum(len(child.workers) for child in below)
         taken = {other.index for other in others}
@@ -127,7 +129,8 @@ class AtpPool:
         most_slots = min(ENTRIES, _UPSTREAMS - sum(other.slots for other in others))
         if index is None or workers > _CHILDREN_OF_JOBS or slots > most_slots:
             raise JobRejectedError(
-                f"this switch has no room for a job with {slots} slots beside the {len(others)} jobs that it combines"
+                f"this switch has no room for a job with {slots} slots beside the {len(self.jobs)} jobs that it "
+                f"combines{self.leftovers()}"
             )
         self._last_index = index
         self._registrations += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxina.controller.atp_pool import CombinedJob
 from jaxina.controller.chip import LANES, Chip
+from jaxina.controller.journal import Journal
 from jaxina.controller.pool import Station
 from jaxina.controller.tables import Entry, Tables
 
@@ -18,8 +19,9 @@ _STEPS = (1, 2)  # to read a sum, and to remember a pass that collided
 
 
 class AtpWays:
-    def __init__(self, tables: Tables, chip: Chip):
+    def __init__(self, tables: Tables, journal: Journal, chip: Chip):
         self._tables = tables
+        self._journal = journal
         self._chip = chip
 
     def fill(self) -> None:
@@ -35,21 +37,13 @@ class AtpWays:
 
     def add_job(self, job: CombinedJob) -> None:
         """Enters the job's servers, or the switch above."""
-        self._tables.insert([_above(job, number, server) for number, server in enumerate(job.upstream)])
-        self._tables.insert([_up(job, slot) for slot in range(job.slots)])
+        self._journal.insert(job, [_above(job, number, server) for number, server in enumerate(job.upstream)])
+        self._journal.insert(job, [_up(job, slot) for slot in range(job.slots)])
 
     def add_child(self, job: CombinedJob, member: int) -> None:
         """Enters a child that has been heard from."""
-        station = job.stations[member]
-        self._tables.insert([_station(job.rid(member), station)])
-        self._tables.insert([_down(job, member, worker) for worker in job.children[member].workers])
-
-    def remove_job(self, job: CombinedJob) -> None:
-        self._tables.delete([_up(job, slot) for slot in range(job.slots)])
-        for member, station in sorted(job.stations.items()):
-            self._tables.delete([_down(job, member, worker) for worker in job.children[member].workers])
-            self._tables.delete([_station(job.rid(member), station)])
-        self._tables.delete([_above(job, number, server) for number, server in enumerate(job.upstream)])
+        self._journal.insert(job, [_station(job.rid(member), job.stations[member])], member)
+        self._journal.insert(job, [_down(job, member, worker) for worker in job.children[member].workers], member)
 
 
 def _above(job: CombinedJob, number: int, server: Station) -> Entry:

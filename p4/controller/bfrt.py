@@ -19,6 +19,7 @@ _CLIENT_ID = 0
 _DEVICE_ID = 0
 _CONNECT_TIMEOUT = 5  # seconds
 DIGESTS = ("heard", "contradiction")  # the names of the digests in p4/tofino/jaxina.p4
+_NOT_FOUND = 5  # gRPC's code
 _BATCH = 1024  # entries in one request
 
 
@@ -72,7 +73,7 @@ class BfRtTables:
         self._write(entries, lambda table, keys, data: table.entry_mod(self._target, keys, data))
 
     def delete(self, entries: Sequence[Entry]) -> None:
-        self._write(entries, lambda table, keys, _: table.entry_del(self._target, keys))
+        self._write(entries, lambda table, keys, _: self._delete_keys(table, keys))
 
     def clear(self, table: str) -> None:
         try:
@@ -93,8 +94,8 @@ class BfRtTables:
     def read(self, entries: Sequence[Entry]) -> list[dict[str, int]]:
         if not entries:
             return []
-        table = self._info.table_get(entries[0].table)
         try:
+            table = self._info.table_get(entries[0].table)
             keys = [self._key(table, entry) for entry in entries]
             found = list(table.entry_get(self._target, keys, {"from_hw": True}))
         except Exception as error:
@@ -123,12 +124,21 @@ class BfRtTables:
     def _write(self, entries: Sequence[Entry], request: Callable[[Any, Any, Any], Any]) -> None:
         for start in range(0, len(entries), _BATCH):
             batch = entries[start : start + _BATCH]
-            table = self._info.table_get(batch[0].table)
             try:
+                table = self._info.table_get(batch[0].table)
                 keys = [self._key(table, entry) for entry in batch]
                 request(table, keys, [self._data(table, entry) for entry in batch])
             except Exception as error:
                 raise SystemCallError(f"writing {batch[0].table}: {error}") from error
+
+    def _delete_keys(self, table: Any, keys: Sequence[Any]) -> None:
+        """The driver goes on behind a key that it does not find, and then tells of all of them."""
+        try:
+            table.entry_del(self._target, keys)
+        except self._client.BfruntimeReadWriteRpcException as error:
+            found = error.sub_errors_get()  # pairs of a key's number and what was wrong with it
+            if not found or any(wrong.canonical_code != _NOT_FOUND for _, wrong in found):
+                raise
 
     def _key(self, table: Any, entry: Entry) -> Any:
         fields = []

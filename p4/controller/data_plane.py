@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from jaxina.controller import port_load, take_over
 from jaxina.controller.chip import Chip
 from jaxina.controller.chip_plane import ChipPlane
 from jaxina.controller.job_admission import JobAdmission
+from jaxina.controller.journal import Journal
 from jaxina.controller.pass_tag import PassTag
 from jaxina.controller.pool import WORKER_BITS, Job, Pool, Station
 from jaxina.controller.recirculation import Recirculation
@@ -26,7 +26,7 @@ from jaxina.controller.source_check import SourceCheck
 from jaxina.controller.statistics import Statistics
 from jaxina.controller.tables import Digest, Tables
 from jaxina.controller.worker_stamp import WorkerStamp
-from jaxina.errors import InvalidArgumentError, JaxinaError
+from jaxina.errors import InvalidArgumentError
 
 _log = logging.getLogger("jaxina.switch")
 
@@ -43,6 +43,8 @@ class TofinoPlane(ChipPlane):
       random_bits: `random_bits(n)` draws keys and sequence numbers of n bits.
     """
 
+    _pool: Pool
+
     def __init__(
         self,
         tables: Tables,
@@ -50,16 +52,16 @@ class TofinoPlane(ChipPlane):
         random_bits: Callable[[int], int] = secrets.randbits,
     ):
         self._random_bits = random_bits
-        self._job_admission = JobAdmission(tables, chip)
-        self._source_check = SourceCheck(tables)
+        journal = Journal(tables, take_over.ADMITTING)
+        self._job_admission = JobAdmission(tables, journal, chip)
+        self._source_check = SourceCheck(journal)
         self._slot_turn = SlotTurn(tables)
         self._pass_tag = PassTag(tables)
         self._worker_stamp = WorkerStamp(tables)
         self._sequence_number = SequenceNumber(tables)
-        self._replies = Replies(tables, chip.size)
+        self._replies = Replies(journal, chip.size)
         self._statistics = Statistics(tables)
-        self._pool = Pool(chip.size, self._job_admission.entries_per_worker)
-        super().__init__(tables, chip)
+        super().__init__(tables, chip, journal, Pool(chip.size, self._job_admission.entries_per_worker))
 
     def _take_over(self) -> None:
         take_over.empty(self._tables)
@@ -68,6 +70,7 @@ class TofinoPlane(ChipPlane):
 
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         with self._lock:
+            self._clean_up()
             rkey = self._random_bits(32)
             added = self._pool.add(
                 job, secret, shape.workers, shape.slots, shape.block_size, shape.blocks_per_chunk, rkey
@@ -80,36 +83,21 @@ class TofinoPlane(ChipPlane):
                 self._worker_stamp.clear(added)
                 self._statistics.clear(added)
                 self._job_admission.add_job(added)
-            except JaxinaError:
-                # Entries that were written stay, but match no packet: nobody has learned the job's secret.
-                del self._pool.jobs[job]
+            except BaseException:
+                self.remove_job(job)
                 raise
 
     def slots_that_fit(self, shape: JobShape) -> int:
         """Returns 0, not known: packets of all ports share the chip's buffer."""
         return 0
 
-    def remove_job(self, job: int) -> None:
-        with self._lock:
-            removed = self._pool.jobs.pop(job, None)
-            if removed is None:
-                return
-            # First no more packets of the job are admitted. Those inside the switch still need the job's other entries.
-            self._job_admission.remove_job(removed)
-            for worker in sorted(removed.stations.keys() - removed.ends.keys()):
-                self._source_check.remove(removed, worker)
-            time.sleep(take_over.PACKET_LIFETIME)
-            for worker in sorted(removed.stations):
-                self._multicast.remove_member(removed, worker)
-                self._replies.remove(removed, worker)
-
     def abort_job(self, job: int, code: str, message: str) -> None:
         """Stops admitting the job's packets. The chip sends no notice: workers learn why from the control service."""
         with self._lock:
             ended = self._pool.jobs[job]
             if not ended.ended:
-                self._job_admission.end_job(ended)
                 ended.ended = True
+                self._job_admission.end_job(ended)
 
     def combine_job(self, job: int, secret: int, shape: JobShape, combine: Combine) -> None:
         raise InvalidArgumentError(
@@ -125,15 +113,12 @@ class TofinoPlane(ChipPlane):
             station = self._station_of(found, worker, end)
             if found.ended:
                 raise InvalidArgumentError(f"job {job} has ended")
-            if worker in found.stations:
-                self._forget(found, worker)
             psn = self._random_bits(24)
-            found.ends[worker] = end
-            found.stations[worker] = station
-            self._sequence_number.begin(found, worker, psn)
-            self._replies.add_rdma(found, worker, station)
-            self._multicast.add_member(found, worker)
-            self._job_admission.connect(found, worker, end.address)
+            with self._entering(found, worker, station):
+                self._sequence_number.begin(found, worker, psn)
+                self._replies.add_rdma(found, worker, station, end)
+                self._multicast.add_member(found, worker)
+                self._job_admission.connect(found, worker, end.address)
             qpns = tuple(found.queue_pair(worker, queue) for queue in range(found.slots + 1))
             return QueuePairs(self._chip.address, ROCE_PORT, min(end.mtu, _PATH_MTU), qpns, psn, found.rkey, 0)
 
@@ -173,18 +158,7 @@ class TofinoPlane(ChipPlane):
             raise InvalidArgumentError(
                 f"memory for results at {end.memory:#x}; this switch needs it aligned to {4 * size.place_bytes} bytes"
             )
-        return Station(host.mac, int(ipaddress.IPv4Address(host.ip)), end.udp_port, host.port)
-
-    def _forget(self, job: Job, worker: int) -> None:
-        """Removes a worker's entries, because it connects anew."""
-        if worker in job.ends:
-            self._job_admission.disconnect(job, worker)
-        else:
-            self._source_check.remove(job, worker)
-        self._multicast.remove_member(job, worker)
-        self._replies.remove(job, worker)
-        del job.stations[worker]
-        job.ends.pop(worker, None)
+        return Station(host.mac, int(ipaddress.IPv4Address(host.ip)), end.udp_port, host.port, rdma=True)
 
     # ---- digests, which the program sends
 
@@ -192,7 +166,7 @@ class TofinoPlane(ChipPlane):
         fields = digest.fields
         with self._lock:
             index, worker = fields["rid"] >> WORKER_BITS, fields["rid"] % (1 << WORKER_BITS)
-            job = next((j for j in self._pool.jobs.values() if j.index == index), None)
+            job = self._pool.of_index(index)
             if job is None or job.ended or worker >= job.workers:
                 return
             if digest.name == "heard":
@@ -217,9 +191,9 @@ class TofinoPlane(ChipPlane):
         """
         if worker in job.stations:
             return
-        job.stations[worker] = station
-        self._replies.add_udp(job, worker, station)
-        self._multicast.add_member(job, worker)
-        self._source_check.add(job, worker, station)
+        with self._entering(job, worker, station):
+            self._replies.add_udp(job, worker, station)
+            self._multicast.add_member(job, worker)
+            self._source_check.add(job, worker, station)
         address = ipaddress.IPv4Address(station.ip)
         _log.info("job %d: worker %d speaks from %s:%d", job.id, worker, address, station.udp_port)

@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from jaxina.controller.chip import PORTS_OF_A_PIPE, Chip
+from jaxina.controller.journal import Journal, Written
 from jaxina.controller.pool import SLOT_BITS, Job
 from jaxina.controller.statistics import Reason
 from jaxina.controller.tables import Entry, Match, Range, Tables, Ternary
@@ -22,8 +23,9 @@ _ALL = {16: 0xFFFF, 24: 0xFFFFFF, 32: 0xFFFFFFFF, 64: 2**64 - 1}
 
 
 class JobAdmission:
-    def __init__(self, tables: Tables, chip: Chip):
+    def __init__(self, tables: Tables, journal: Journal, chip: Chip):
         self._tables = tables
+        self._journal = journal
         self._other_pipes = [pipe for pipe in chip.pipes if pipe != chip.size.pool_pipe]
         self._chip = chip
 
@@ -34,29 +36,17 @@ class JobAdmission:
     def add_job(self, job: Job) -> None:
         """Admits the datagrams of all workers. RDMA workers are admitted when they connect."""
         entries = [entry for worker in range(job.workers) for entry in self._of_worker(job, worker)]
-        self._tables.insert([*entries, *self._of_rest(job, Reason.BAD_WORKER)])
+        self._journal.insert(job, [*entries, *self._of_rest(job, Reason.BAD_WORKER)])
 
     def connect(self, job: Job, worker: int, ip: str) -> None:
-        self._tables.insert(self._of_queue_pairs(job, worker, ip))
-
-    def disconnect(self, job: Job, worker: int) -> None:
-        self._tables.delete(self._of_queue_pairs(job, worker, job.ends[worker].address))
+        self._journal.insert(job, self._of_queue_pairs(job, worker, ip), worker)
 
     def end_job(self, job: Job) -> None:
         """From now on no packet of the job is added, and none is answered."""
-        self._delete_workers(job)
-        self._tables.modify(self._of_rest(job, Reason.ENDED)[:1])
-
-    def remove_job(self, job: Job) -> None:
-        if not job.ended:
-            self._delete_workers(job)
-        self._tables.delete(self._of_rest(job, Reason.ENDED))
-
-    def _delete_workers(self, job: Job) -> None:
-        entries = [entry for worker in range(job.workers) for entry in self._of_worker(job, worker)]
-        self._tables.delete(entries)
-        for worker in sorted(job.ends):
-            self.disconnect(job, worker)
+        try:
+            self._journal.take_back(job, _admits)
+        finally:
+            self._tables.modify(self._of_rest(job, Reason.ENDED)[:1])
 
     def _of_worker(self, job: Job, worker: int) -> list[Entry]:
         names = {
@@ -121,6 +111,12 @@ class JobAdmission:
             _refusal(_UDP, {**named, "secret": secret, **rest}, _WORKER, job, otherwise),
             _refusal(_UDP, {**named, "secret": _ANY, **rest}, _JOB, job, Reason.WRONG_SECRET),
         )
+
+
+def _admits(written: Written) -> bool:
+    """Whether an entry is about one worker's packets."""
+    entry = written.entry
+    return entry.table == _ROCE or (entry.table == _UDP and entry.key["$MATCH_PRIORITY"] in (_HAND_OVER, _ADMIT, _SLOT))
 
 
 def _refusal(table: str, key: dict[str, Match], priority: int, job: Job, reason: Reason) -> Entry:

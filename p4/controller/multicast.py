@@ -5,10 +5,10 @@ These are fixed tables of the chip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from jaxina.controller.chip import Chip
+from jaxina.controller.journal import OF_GROUP, Journal, Writing
 from jaxina.controller.pool import Station
 from jaxina.controller.tables import Entry, Tables, Value
 
@@ -16,10 +16,8 @@ FLOOD = 256  # the group after the jobs' groups
 _FLOOD_NODES = 1 << 13  # the node after the jobs' nodes, whose numbers are rids
 
 
-class Receivers(Protocol):
+class Receivers(Writing, Protocol):
     """A job, of whose results each member gets a copy: a worker, or a switch below."""
-
-    has_group: bool
 
     @property
     def group(self) -> int: ...
@@ -28,14 +26,15 @@ class Receivers(Protocol):
     def members(self) -> int: ...
 
     @property
-    def stations(self) -> Mapping[int, Station]: ...
+    def stations(self) -> dict[int, Station]: ...
 
     def rid(self, member: int) -> int: ...
 
 
 class Multicast:
-    def __init__(self, tables: Tables):
+    def __init__(self, tables: Tables, journal: Journal):
         self._tables = tables
+        self._journal = journal
 
     def fill(self, chip: Chip) -> None:
         """Enters the group of broadcasts, and what keeps a frame from going back: which port has which exclusion id."""
@@ -52,16 +51,10 @@ class Multicast:
     def add_member(self, job: Receivers, member: int) -> None:
         """Enters a member's node, and with the last member the job's group."""
         rid = job.rid(member)
-        self._tables.insert([_node(rid, rid, job.stations[member].port)])
+        self._journal.insert(job, [_node(rid, rid, job.stations[member].port)], member)
         if len(job.stations) == job.members:
-            self._tables.insert([_group(job.group, [job.rid(one) for one in range(job.members)])])
-            job.has_group = True
-
-    def remove_member(self, job: Receivers, member: int) -> None:
-        if job.has_group:
-            self._tables.delete([_group(job.group, [])])
-            job.has_group = False
-        self._tables.delete([_node(job.rid(member), 0, 0)])
+            group = _group(job.group, [job.rid(one) for one in range(job.members)])
+            self._journal.insert(job, [group], OF_GROUP)
 
 
 def exclusion_ids(chip: Chip) -> list[tuple[int, int]]:

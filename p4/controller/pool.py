@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.chip import Size
+from jaxina.controller.journal import Written
+from jaxina.controller.parts import Parts
 from jaxina.errors import JobRejectedError, TooManyWorkersError
 
 WORKER_BITS = 5
@@ -20,6 +21,7 @@ class Station:
     ip: int
     udp_port: int
     port: int  # the chip's port that leads to it
+    rdma: bool = False
 
 
 @dataclasses.dataclass
@@ -33,10 +35,14 @@ class Job:
     index: int  # 1 to 255
     slot_base: int
     rkey: int
-    stations: dict[int, Station] = dataclasses.field(default_factory=dict)  # workers heard from
-    ends: dict[int, QueuePairs] = dataclasses.field(default_factory=dict)  # RDMA workers
-    has_group: bool = False
+    stations: dict[int, Station] = dataclasses.field(default_factory=dict)  # workers whose entries are all written
+    written: list[Written] = dataclasses.field(default_factory=list)
     ended: bool = False
+
+    @property
+    def over_rdma(self) -> bool:
+        """Whether a worker has connected over RDMA."""
+        return any(station.rdma for station in self.stations.values())
 
     @property
     def members(self) -> int:
@@ -63,14 +69,14 @@ class Job:
         return 0x800000 | self.rid(worker) << SLOT_BITS | queue
 
 
-class Pool:
+class Pool(Parts[Job]):
     """The chip's job indices, slots and admission entries, and the jobs that have them."""
 
     def __init__(self, size: Size, entries_per_worker: int):
+        super().__init__()
         self._size = size
         self._entries_per_worker = entries_per_worker
         self._last_index = 0
-        self.jobs: dict[int, Job] = {}
 
     def admissions_of(self, workers: int) -> int:
         """Returns how many entries of an admission table a job takes."""
@@ -103,20 +109,20 @@ class Pool:
                 f"chunks of {blocks} blocks of {block_size} words; this switch adds {size.words} words at a time: set "
                 f"JAXINA_BLOCK_SIZE={size.words} and JAXINA_BLOCKS_PER_CHUNK={size.blocks_per_chunk}"
             )
-        if job in self.jobs:
-            raise JobRejectedError(f"job {job} exists already")
+        self._check_new(job)
         index = self._free_index()
-        used = sum(self.admissions_of(other.workers) for other in self.jobs.values())
+        used = sum(self.admissions_of(other.workers) for other in self.taken)
         if index is None or used + self.admissions_of(workers) > size.admissions:
             raise JobRejectedError(
                 f"this switch has no room for another job of {workers} workers beside the {len(self.jobs)} it serves"
+                f"{self.leftovers()}"
             )
         base = self._free_slots(slots)
         if base is None:
-            taken = sum(other.slots for other in self.jobs.values())
+            taken = sum(other.slots for other in self.taken)
             raise JobRejectedError(
                 f"a pool of {slots} slots; of this switch's {size.slots}, {size.slots - taken} are free, and a job's "
-                "must lie together: lower JAXINA_SLOTS"
+                f"must lie together: lower JAXINA_SLOTS{self.leftovers()}"
             )
         self._last_index = index
         added = self.jobs[job] = Job(job, secret, workers, slots, index, base, rkey)
@@ -128,7 +134,7 @@ class Pool:
         A digest of the program names a job by its index alone. It may still be on its way when its job has gone, and
         must not be taken for one of the next job.
         """
-        taken = {job.index for job in self.jobs.values()}
+        taken = {job.index for job in self.taken}
         count = self._size.jobs
         circle = (1 + (self._last_index + step) % count for step in range(count))
         return next((index for index in circle if index not in taken), None)
@@ -142,7 +148,7 @@ class Pool:
         if slots >= 1 << SLOT_BITS:
             return None
         base = 0
-        for job in sorted(self.jobs.values(), key=lambda job: job.slot_base):
+        for job in sorted(self.taken, key=lambda job: job.slot_base):
             if job.slot_base - base >= slots:
                 return base
             base = job.slot_base + job.slots

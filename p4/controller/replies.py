@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
+from jaxina.control.data_plane import QueuePairs
 from jaxina.controller.chip import Size
+from jaxina.controller.journal import Journal
 from jaxina.controller.pool import WORKER_BITS, Job, Station
-from jaxina.controller.tables import Entry, Tables
+from jaxina.controller.tables import Entry
 
 _CONTROL = "Egress.replies"
 _PLACES = 4  # places of a slot in a worker's memory (docs/rdma.md)
 
 
 class Replies:
-    def __init__(self, tables: Tables, size: Size):
-        self._tables = tables
+    def __init__(self, journal: Journal, size: Size):
+        self._journal = journal
         self._size = size
 
     def add_udp(self, job: Job, worker: int, station: Station) -> None:
         data = {"mac": station.mac, "ip": station.ip, "port": station.udp_port}
-        self._tables.insert([self._worker(job, worker, data, "to_udp")])
+        self._journal.insert(job, [_worker(job, worker, data, "to_udp")], worker)
 
-    def add_rdma(self, job: Job, worker: int, station: Station) -> None:
-        """Enters an RDMA worker, whose queue pairs are in `job.ends` already."""
-        data = {"mac": station.mac, "ip": station.ip, "port": station.udp_port}
-        data["rkey"] = job.ends[worker].rkey
-        self._tables.insert(self._queues(job, worker))
-        self._tables.insert([self._worker(job, worker, data, "to_roce")])
+    def add_rdma(self, job: Job, worker: int, station: Station, end: QueuePairs) -> None:
+        data = {"mac": station.mac, "ip": station.ip, "port": station.udp_port, "rkey": end.rkey}
+        self._journal.insert(job, self._queues(job, worker, end), worker)
+        self._journal.insert(job, [_worker(job, worker, data, "to_roce")], worker)
 
-    def remove(self, job: Job, worker: int) -> None:
-        self._tables.delete([self._worker(job, worker, {}, "")])
-        if worker in job.ends:
-            self._tables.delete(self._queues(job, worker))
-
-    def _worker(self, job: Job, worker: int, data: dict[str, int], action: str) -> Entry:
-        key = {"rid": job.rid(worker)}
-        return Entry(f"pipe.{_CONTROL}.workers", key, data, f"{_CONTROL}.{action}")
-
-    def _queues(self, job: Job, worker: int) -> list[Entry]:
-        end = job.ends[worker]
+    def _queues(self, job: Job, worker: int, end: QueuePairs) -> list[Entry]:
         entries = []
         for slot in range(job.slots):
             place = end.memory + slot * _PLACES * self._size.place_bytes  # the first of the four
@@ -51,3 +41,8 @@ class Replies:
             }
             entries.append(Entry(f"pipe.{_CONTROL}.queues", key, data, f"{_CONTROL}.to_place"))
         return entries
+
+
+def _worker(job: Job, worker: int, data: dict[str, int], action: str) -> Entry:
+    key = {"rid": job.rid(worker)}
+    return Entry(f"pipe.{_CONTROL}.workers", key, data, f"{_CONTROL}.{action}")

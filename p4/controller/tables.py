@@ -65,7 +65,8 @@ class Tables(Protocol):
         ...
 
     def delete(self, entries: Sequence[Entry]) -> None:
-        """Deletes entries. Their data does not matter."""
+        """Deletes entries. Their data does not matter. One that does not exist is no error: after a write that failed,
+        nobody knows which entries the chip has."""
         ...
 
     def clear(self, table: str) -> None:

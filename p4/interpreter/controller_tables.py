@@ -172,7 +172,8 @@ class ChipTables:
         else:
             table, matches, priority = self._match_entry(entry)
             action = self._action(entry, table)
-            table.delete(matches, priority)
+            if not table.delete(matches, priority):
+                raise ProgramError("there is no such entry")
             table.insert(matches, priority, action)
 
     def _write_register(self, name: str, entry: Entry) -> None:
@@ -190,14 +191,14 @@ class ChipTables:
     def _delete(self, entry: Entry) -> None:
         manager = self.chip.traffic_manager
         if entry.table == _PORTS:
-            del self._ports[_number(entry, _PORT)]
+            self._ports.pop(_number(entry, _PORT), None)
         elif entry.table == "$pre.node":
             node = _number(entry, "$MULTICAST_NODE_ID")
             if any(node in nodes for nodes in manager.groups.values()):
                 raise ProgramError("a group has this node")
-            del manager.nodes[node]
+            manager.nodes.pop(node, None)
         elif entry.table == "$pre.mgid":
-            del manager.groups[_number(entry, "$MGID")]
+            manager.groups.pop(_number(entry, "$MGID"), None)
         else:
             table, matches, priority = self._match_entry(entry)
             table.delete(matches, priority)

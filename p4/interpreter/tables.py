@@ -76,13 +76,15 @@ class Table:
             entry = Entry(priority, matches, action)
             bisect.insort(self._entries, entry, key=lambda entry: entry.priority)
 
-    def delete(self, matches: tuple[Match, ...], priority: int) -> None:
+    def delete(self, matches: tuple[Match, ...], priority: int) -> bool:
+        """Deletes an entry. Returns whether there was one."""
         self._found.clear()
         if self._all_exact:
-            del self._exact[_values(matches)]
-        else:
-            (found,) = [e for e in self._entries if (e.matches, e.priority) == (matches, priority)]
-            self._entries.remove(found)
+            return self._exact.pop(_values(matches), None) is not None
+        held = [e for e in self._entries if (e.matches, e.priority) != (matches, priority)]
+        deleted = len(held) < len(self._entries)
+        self._entries[:] = held
+        return deleted
 
     def clear(self) -> None:
         """Deletes all entries."""

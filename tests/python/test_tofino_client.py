@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 
@@ -17,19 +18,27 @@ def test_a_dry_run_refuses_what_a_chip_would():
     tables = DryRun()
     entry = Entry("t", {"k": 1}, {"d": 2}, "a")
     with pytest.raises(SystemCallError, match="no such entry"):
-        tables.delete([entry])
-    with pytest.raises(SystemCallError, match="no such entry"):
         tables.modify([entry])
     tables.insert([entry])
     with pytest.raises(SystemCallError, match="already"):
         tables.insert([entry])
     tables.modify([entry])
     tables.delete([entry])
+    tables.delete([entry])  # a chip finds none, which is no error
     assert [str(write) for write in tables.writes] == [
         "insert t k=1 -> a(d=2)",
         "modify t k=1 -> a(d=2)",
         "delete t k=1",
     ]
+
+
+class BfruntimeReadWriteRpcException(Exception):
+    def __init__(self, *codes):
+        super().__init__(f"gRPC codes {codes}")
+        self._codes = codes
+
+    def sub_errors_get(self):
+        return [(number, types.SimpleNamespace(canonical_code=code)) for number, code in enumerate(self._codes)]
 
 
 class FakeClient(types.ModuleType):
@@ -39,6 +48,8 @@ class FakeClient(types.ModuleType):
         super().__init__("bfrt_grpc.client")
         self.calls = []
         self.fail = False
+        self.wrong_with_keys = ()  # gRPC's codes, which a deletion ends with
+        self.BfruntimeReadWriteRpcException = BfruntimeReadWriteRpcException
 
     def ClientInterface(self, address, client_id, device_id, timeout):
         if self.fail:
@@ -74,7 +85,7 @@ class FakeClient(types.ModuleType):
 
             def entry_del(table, target, keys=None):
                 if keys:
-                    raise RuntimeError("not found")
+                    raise BfruntimeReadWriteRpcException(*self.wrong_with_keys)
                 self.calls.append(("empty", name, target))
 
             def entry_get(table, target, keys, flags):
@@ -114,8 +125,10 @@ def test_writes_reach_the_chips_client(client_library):
         ("add", "pipe.T", (0, 0xFFFF), [key], [("T.act", fields)]),
     ]
     assert tables.read([Entry("pipe.R", {"$REGISTER_INDEX": 0}, {"f": 0})]) == [{"f": 9}]
-    with pytest.raises(SystemCallError, match="not found"):
-        tables.delete([Entry("pipe.T", {"e": 1})])
+    for wrong, refused in (((), True), ((5, 13), True), ((5, 5), False)):  # 5: it does not exist
+        client_library.wrong_with_keys = wrong
+        with pytest.raises(SystemCallError, match="gRPC codes") if refused else contextlib.nullcontext():
+            tables.delete([Entry("pipe.T", {"e": 1}), Entry("pipe.T", {"e": 2})])
     tables.clear("pipe.T")
     assert client_library.calls[-1] == ("empty", "pipe.T", (0, 0xFFFF))
     assert tables.entries("$PORT", ("$SPEED", "$FEC")) == [Entry("$PORT", {"$DEV_PORT": 4}, {"$SPEED": "BF_SPEED_10G"})]

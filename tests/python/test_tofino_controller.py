@@ -82,16 +82,16 @@ insert pipe.Ingress.source_check.sources rid=32 address=3323068673 port=40000 ->
 
 # What admits packets is deleted first. What replies need is deleted when no packet is on its way any more.
 LEAVE = """
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2
-delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=3
-delete pipe.Ingress.job_admission.udp_updates {J} secret=* worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=4
 delete pipe.Ingress.source_check.sources rid=32 address=3323068673 port=40000
 delete pipe.Ingress.source_check.sources rid=33 address=3323068674 port=40001
+delete pipe.Ingress.job_admission.udp_updates {J} secret=* worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=4
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=* slot=0..65535 ingress_port=* $MATCH_PRIORITY=3
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x1&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..65535 ingress_port=* $MATCH_PRIORITY=2
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=* $MATCH_PRIORITY=1
+delete pipe.Ingress.job_admission.udp_updates {J} {S} worker=0x0&0xffff slot=0..1 ingress_port=0x80&0x180 $MATCH_PRIORITY=0
 delete $pre.mgid $MGID=1
 delete $pre.node $MULTICAST_NODE_ID=32
 delete pipe.Egress.replies.workers rid=32
@@ -155,7 +155,7 @@ def test_a_death_stops_the_counting_and_tells_the_others(switch):
     assert processes[0].engine.aborted.wait(BUSY)
     assert processes[0].engine.aborts[0][1] == "WORKER_LOST"
     *deletions, refusal = switch.new_writes()
-    assert deletions == lines(LEAVE, parts[0])[:6]  # the entries that admit workers
+    assert deletions == lines(LEAVE, parts[0])[4:10]  # the entries that admit workers
     rest = lines(JOIN, parts[0])[-2]
     assert refusal == rest.replace("insert", "modify").replace("reason=7", "reason=15")
     processes[0].connector.close(None)

@@ -63,7 +63,7 @@ class Registers:
         missing = self._known("worker_count.missing", at, "f1", counting)
         # An exponent comes before the words of a datagram, so the first pipe sees it. It comes behind the words of an
         # RDMA message, so the last pipe sees it.
-        pipe = self._pipes[counting if job.ends else 0]
+        pipe = self._pipes[counting if job.over_rdma else 0]
         exponent = self._cells.cell(pipe, "Ingress.exponent_maximum.exponents", at).get("f1", 0)
         return {
             "epoch": tag,

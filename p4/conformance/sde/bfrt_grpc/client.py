@@ -40,6 +40,14 @@ class KeyTuple:
         return self.value if self.mask is None else Ternary(self.value, self.mask)
 
 
+class BfruntimeReadWriteRpcException(Exception):
+    """The chip has refused a call."""
+
+    def sub_errors_get(self) -> list[tuple[int, Any]]:
+        """Returns the single errors, none of which is known here."""
+        return []
+
+
 class DataTuple:
     def __init__(self, name: str, val: int | None = None, **typed: Any):
         (value,) = typed.values() or (val,)
@@ -61,7 +69,7 @@ class _Calls:
             except (EOFError, OSError) as lost:
                 raise RuntimeError("the chip's process has ended") from lost
         if error is not None:
-            raise RuntimeError(error)
+            raise BfruntimeReadWriteRpcException(error)
         return answer
 
     def close(self) -> None:
