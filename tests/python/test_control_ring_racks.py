@@ -149,8 +149,13 @@ def test_what_a_racks_switch_refuses_reaches_all_workers(made) -> None:
 
 
 def test_what_a_ring_takes_at_a_racks_switch_counts_as_memory(made, monkeypatch) -> None:
+    """Of a job with small slots, what is held for connections is more than the pool, which counts where it was made."""
+    for setting in ("slots", "blocks_per_chunk"):
+        monkeypatch.setitem(_JOB, setting, 1)
+    shape = JobShape(devices=WORKERS, workers=WORKERS, slots=1, block_size=256, blocks_per_chunk=1)
     ends = [fields_of(QueuePairs(address(w), 4791, 1024, (5, 6), w, w, 0)) for w in range(WORKERS)]
-    taken = FrameSwitch.ring_bytes(shape_of_job(), ends, [0, 0, 1, 1], 0)
+    taken = FrameSwitch.ring_bytes(shape, ends, [0, 0, 1, 1], 0)
+    assert taken > 2 * shape.pool_bytes
     monkeypatch.setattr(limits, "POOL_PER_ADDRESS", taken)
     assert made().connect() == [None] * WORKERS
     monkeypatch.setattr(limits, "POOL_PER_ADDRESS", taken - 1)

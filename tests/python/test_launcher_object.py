@@ -14,6 +14,10 @@ from jaxina.cli.launcher import Launcher
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.errors import InvalidArgumentError, SystemCallError
 
+# Another file's tests may have started JAX in this process, and JAX warns of every fork. The launcher itself never
+# imports JAX, and its forks run a few calls to the system and a program.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 
 def launcher(*workers, output=None):
     commands = [["bash", "-c", worker] for worker in workers]
