@@ -50,7 +50,7 @@ if [ "$version" = newest ] && [ "$extent" != all ]; then
   # These start processes that hardly meet JAX, or take long for the little of JAX that others do not use.
   seldom='/test_(atp_|certify|cli_|clusters|compressors_(bytes|edges|narrow|promises|wire)|doctor|elastic|encryption)'
   seldom+='|/test_(examples_(elastic|gpt|recovery|unequal_links|vision)|experiments_|fabric_|launcher|metrics|narrow_words)'
-  seldom+='|/test_(notebooks|paper_figures|partitioned_benchmark|plan|ring_of_machines|trace|transparent_switch)'
+  seldom+='|/test_(gpu_check|notebooks|paper_figures|partitioned_benchmark|plan|ring_of_machines|trace|transparent_switch)'
   mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")
 elif [ "$version" != newest ]; then
   # The private names come first: if one of them has changed, that is why the others fail.

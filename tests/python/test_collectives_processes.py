@@ -20,7 +20,7 @@ REPETITIONS = 6
         (4, 1, "embedded"),
         (2, 2, "embedded"),
         pytest.param(2, 1, "udp", marks=pytest.mark.nightly),
-        (4, 1, "udp"),
+        pytest.param(4, 1, "udp", marks=pytest.mark.nightly),
         (2, 1, "roce"),
     ],
 )

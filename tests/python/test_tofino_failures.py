@@ -145,7 +145,9 @@ WHICH = {
 
 @pytest.mark.parametrize("refused", WHICH)
 @pytest.mark.parametrize("size", ["one-pipe", "atp"])
-@pytest.mark.parametrize("goes_on", [True, False], ids=["dry run", "interpreter"])
+@pytest.mark.parametrize(
+    "goes_on", [pytest.param(True, id="dry run"), pytest.param(False, id="interpreter", marks=pytest.mark.nightly)]
+)
 def test_whichever_write_is_refused_no_later_job_meets_what_is_left(goes_on, size, refused):
     tables = RefusingDryRun() if goes_on else RefusingChip(Program(text_of(size)), 0)
     plane = plane_on(tables, size)
