@@ -6,9 +6,9 @@ The cost is what one worker does in a step: all of `Compressor.update` for its o
 gather, decoding the other workers' payloads. The gradient is a matrix and a vector of 65,536 normally distributed
 elements each.
 
-What jaxina's native codec encodes and decodes itself, in a job, is timed as such: psums of two workers, the devices of
-this process, through shared memory. Their time holds the adding, too. `int32` is then a psum of float32, which has its
-bits. The costs of the same compressors in JAX, for those who simulate them, are beside.
+What jaxina's native codec encodes and decodes itself, in a job, is timed as such: psums of two devices of this process.
+Such a sum stays in the process, so nothing is sent. Its time holds the adding, too. `int32` is then a psum of float32,
+which has its bits. The costs of the same compressors in JAX, for those who simulate them, are beside.
 
 For comparison, the study also measures for each workload the time to differentiate a worker's share of the batch. It
 measures processor time, not wall-clock time, because a busy machine disturbs processor time less. All repetitions are
@@ -51,7 +51,7 @@ NATIVE = {"int32": BASELINE, "int16": "int16", "int8": "int8", "int8:stochastic"
 
 def main() -> None:
     study = grid.Grid.read(grid.DEFAULT)
-    jax.config.update("jax_num_cpu_devices", 2)  # the workers of `native`
+    jax.config.update("jax_num_cpu_devices", 2)  # those of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     rng = np.random.default_rng(2021)
     gradient = {"matrix": rng.normal(size=(256, 256)), "vector": rng.normal(size=65536)}
@@ -130,7 +130,7 @@ def compression(compressor: Compressor, gradient: Any, workers: int) -> Callable
 
 
 def native(compressor: Compressor, gradient: Any) -> Callable[[], Any]:
-    """Returns what both workers of a job in this process do for the mean of their gradients."""
+    """Returns what both devices of this process do for the mean of their gradients."""
     mesh = jax.make_mesh((2,), ("workers",))
     split = NamedSharding(mesh, P("workers"))
     two = jax.tree.map(lambda leaf: jax.device_put(jnp.stack([leaf, -2 * leaf]), split), gradient)

@@ -16,7 +16,7 @@ class Network(Protocol):
 
     @property
     def rates(self) -> list[int]:
-        """Each link's rate, in bytes per second."""
+        """Each link's rate at first, in bytes per second. A calendar has what it is now."""
         ...
 
     def path(self, source: str, destination: str) -> Path:
@@ -59,7 +59,8 @@ class Star:
 
     @property
     def rates(self) -> list[int]:
-        """Each link's rate, in bytes per second: out and into of the first host, then of the second, and so on."""
+        """Each link's rate at first, in bytes per second: out and into of the first host, then of the second, and so
+        on. A calendar has what it is now."""
         return list(self._rates)
 
     def outgoing(self, host: str) -> int:

@@ -93,7 +93,7 @@ class _Batch:
     def __init__(self, network: Network, calendar: Calendar, server: str, updates: Sequence[Update], now: int) -> None:
         self.calendar = calendar
         self.updates = updates
-        self.race = Race(network, server, updates, now)
+        self.race = Race(network, calendar, server, updates, now)
         self.left = set(range(len(updates)))
         self.transfers: list[Transfer] = []
         self.dropped: list[Dropped] = []

@@ -18,16 +18,18 @@ class Race:
 
     Args:
       network, destination: they give each update its path.
+      calendar: gives the links' rates. They must not change while the race lasts.
       updates: in the order that decides between equal arrivals.
       now: no transfer begins earlier, in nanoseconds.
     """
 
-    def __init__(self, network: Network, destination: str, updates: Sequence[Update], now: int) -> None:
+    def __init__(
+        self, network: Network, calendar: Calendar, destination: str, updates: Sequence[Update], now: int
+    ) -> None:
         self.updates = updates
         self._paths = [network.path(u.worker, destination) for u in updates]
         self._starts = [max(now, u.ready) for u in updates]
-        rates = network.rates
-        self._alone = [_time_alone(u.size, path, rates) for u, path in zip(updates, self._paths, strict=True)]
+        self._alone = [_time_alone(u.size, path, calendar) for u, path in zip(updates, self._paths, strict=True)]
         self._shortest_first = sorted(range(len(updates)), key=lambda i: self._alone[i])
         self._last_links = {path[-1] for path in self._paths if path}
         self._seen = list(self._starts)
@@ -56,7 +58,7 @@ class Race:
         """The update that would arrive first: the paper's ShrtUp.
 
         Args:
-          calendar: what is free.
+          calendar: what is free. The one that the race began with, or a fork of it.
           among: only these. All, unless given.
           tried: the calendar has reservations that may be taken back, so nothing is learned from it.
 
@@ -91,7 +93,7 @@ class Race:
         return None if best is None else best[1]
 
 
-def _time_alone(size: int, path: Path, rates: Sequence[int]) -> int:
+def _time_alone(size: int, path: Path, calendar: Calendar) -> int:
     """How long a transfer takes on an empty path, in nanoseconds, rounded down. 0 where it would never end."""
-    rate = min((rates[link] for link in path), default=0)
+    rate = min((calendar.rate(link) for link in path), default=0)
     return size * NANOSECONDS // rate if rate > 0 else 0

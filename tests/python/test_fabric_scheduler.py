@@ -10,7 +10,9 @@ from fabric_world import World
 
 from jaxina.errors import InvalidArgumentError
 from jaxina.fabric import Group, Policy, Scheduler, Settings, Star, Update
+from jaxina.fabric.calendar import NANOSECONDS
 from jaxina.fabric.network import Nic
+from jaxina.fabric.race import Race
 
 SEEDS = 150
 BATCHES = 12
@@ -142,6 +144,38 @@ def test_a_broken_rule_is_found(break_it, monkeypatch):
 
 def test_the_same_seed_gives_the_same_plans():
     assert World(3).run(BATCHES) == World(3).run(BATCHES)
+
+
+def test_the_first_to_arrive_is_the_soonest_of_all(monkeypatch):
+    """Among reservations, and over links that are faster or slower than at first."""
+    first = Race.first
+    choices = 0
+
+    def compared(self, calendar, among=None, tried=False):
+        nonlocal choices
+        chosen = first(self, calendar, among, tried)
+        left = [i for i in range(len(self.updates)) if self._left[i] and (among is None or i in among)]
+        ends = [(end, i) for i in left if (end := self.end(calendar, i)) is not None]
+        assert chosen == (min(ends)[1] if ends else None)
+        choices += len(ends) > 1
+        return chosen
+
+    monkeypatch.setattr(Race, "first", compared)
+    for seed in range(40):
+        World(seed).run(BATCHES)
+    assert choices > 500
+
+
+def test_a_link_that_is_faster_now_wins():
+    """At first w0's link is the slower one. Then it is the faster one, and holds nobody up."""
+    network = Star({"w0": Nic(10, 10), "w1": Nic(100, 100), "server": Nic(10_000, 10_000)})
+    job = Scheduler(network, Settings("server", 8))
+    job.set_rate(network.outgoing("w0"), 1000)
+    for name in (0, 1):
+        job.add(Update(name, f"w{name}", 1000, 0))
+    plan = job.plan(0)
+    assert [(end, u.name) for end, u in plan.commits()] == [(NANOSECONDS, 0), (10 * NANOSECONDS, 1)]
+    assert not plan.dropped
 
 
 NETWORK = Star({"w": Nic(10, 10), "server": Nic(10, 10), "replica": Nic(10, 10)})
