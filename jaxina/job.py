@@ -300,7 +300,8 @@ def _shut_down(job: Job, failure: str | None) -> None:
         if configuration.trace is not None:
             records.write_trace(configuration.trace, job.process, job.processes, job.aggregator)
         if job.process == 0:
-            records.sum_up(job.processes, statistics)
+            if failure is None:  # else the sum that failed would seem not to have run
+                records.sum_up(job.processes, statistics)
             last_run.write(job.aggregator, job.processes, statistics, _report.report())
 
 

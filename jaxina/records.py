@@ -27,7 +27,8 @@ def sum_up(processes: int, statistics: dict[str, int]) -> None:
         f"{number} collective{'s' * (number > 1)} with XLA ({why})" for why, number in found.stays.items()
     )
     if statistics["collectives"]:
-        what = f"{statistics['collectives']} sums of {statistics['elements']} elements were carried"
+        sums, elements = statistics["collectives"], statistics["elements"]
+        what = f"carried {sums} sum{'s' * (sums > 1)}, of {elements} element{'s' * (elements > 1)} in all"
         if lost := statistics["rounded_to_zero"]:
             what += f"; {lost} numbers of process 0 were rounded to zero, beside much larger ones in their block"
         _log.info("%s%s", what, f"; {stays}" if stays else "")
