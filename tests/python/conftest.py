@@ -10,9 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 import jaxina
+
+# A slow machine is no fault of a test.
+hypothesis.settings.register_profile("jaxina", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("jaxina")
 
 # A shell that starts pytest in the background ignores SIGINT for it. The programs that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

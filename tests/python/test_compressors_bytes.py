@@ -15,7 +15,7 @@ from jaxina.compressors import SUM, packing
 from jaxina.errors import InvalidArgumentError
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(2, 2**32), st.integers(0, 150), st.integers(0, 2**32 - 1))
 def test_digits_survive_packing(base, count, seed):
     digits = np.random.default_rng(seed).integers(0, base, count, dtype=np.int64)

@@ -461,7 +461,7 @@ class World:
             assert member.state == [self.log[step] for step in range(len(member.state))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(seed=st.integers(0, 2**32), first=st.integers(1, 4), least=st.integers(1, 3))
 def test_random_histories(seed, first, least):
     """Members die, come, fail and read late, in any order. No two ever have different states, and the team goes on."""
