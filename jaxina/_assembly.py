@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -35,17 +36,15 @@ def start(
     host = joining.own_host(topology.processes, configuration.interface)
     if topology.processes > 1:
         joining.gloo_at(host)
-    metrics = _serve_metrics(configuration, topology, statistics)
-    try:
-        aggregators = _aggregators(configuration, topology.process, host)
-    except BaseException:
+    with contextlib.ExitStack() as undo:
+        metrics = _serve_metrics(configuration, topology, statistics)
         if metrics is not None:
-            metrics.stop()
-        raise
-    connector = Connector(
-        configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host
-    )
-    try:
+            undo.callback(metrics.stop)
+        aggregators = _aggregators(configuration, topology.process, host)
+        undo.callback(aggregators.leave, None)
+        connector = Connector(
+            configuration, topology, aggregators, joining.jax_store, joining.ended_processes, incarnation, host
+        )
         _native.set_mpi_world(
             topology.process,
             topology.processes,
@@ -59,11 +58,7 @@ def start(
             lambda process: process in joining.ended_processes(),
         )
         _native.start(connector, connector.ended, trace=configuration.trace is not None)
-    except BaseException:
-        aggregators.leave(None)
-        if metrics is not None:
-            metrics.stop()
-        raise
+        undo.pop_all()
     return connector, metrics
 
 
