@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxina import config
-from jaxina.cli.daemon_options import host_in
+from jaxina.cli.common_options import host_in
 from jaxina.control.coordinator import listen
 from jaxina.control.interfaces import at_free_port, listening_address, own_host_towards
 from jaxina.doctor.facts import Facts, own_facts

@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from jaxina.cli.daemon_options import announce, credentials, host_in, log_to_terminal
+from jaxina.cli.common_options import announce, credentials, host_in, log_to_terminal
 from jaxina.cli.output_files import check_output, writing
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from jaxina import config
-from jaxina.cli.daemon_options import credentials, host_in, log_to_terminal
+from jaxina.cli.common_options import credentials, host_in, log_to_terminal
 from jaxina.cli.signals import Signals
 
 

@@ -14,7 +14,7 @@ import typer
 
 from jaxina import config
 from jaxina.cli import run_report
-from jaxina.cli.daemon_options import host_in
+from jaxina.cli.common_options import host_in
 from jaxina.cli.launch import Launch, Nodes
 from jaxina.cli.output_files import check_output, writing
 from jaxina.errors import InvalidArgumentError

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from jaxina import config
 from jaxina.cli import job_status
-from jaxina.cli.daemon_options import host_in
+from jaxina.cli.common_options import host_in
 from jaxina.errors import InvalidArgumentError
 
 _CALL_TIMEOUT = 5.0  # seconds

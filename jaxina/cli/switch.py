@@ -15,7 +15,7 @@ import typer
 
 from jaxina import config
 from jaxina.cli import data_planes
-from jaxina.cli.daemon_options import announce, host_in, log_to_terminal, read_token
+from jaxina.cli.common_options import announce, host_in, log_to_terminal, read_token
 from jaxina.cli.signals import Signals
 from jaxina.errors import InvalidArgumentError
 

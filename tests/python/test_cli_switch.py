@@ -16,7 +16,7 @@ from rich.console import Console
 
 from jaxina import _native
 from jaxina.cli import data_planes
-from jaxina.cli.daemon_options import read_token
+from jaxina.cli.common_options import read_token
 from jaxina.cli.status import Rates, render
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
