@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments import figures, grid, rates, statistics, study_file
@@ -241,6 +242,7 @@ def summarize(study: Grid) -> None:
         drawn[f"-{case.workload}-{case.workers}"] = figures.metric_over_steps(case, runs, study.margins[case.workload])
     for ending, figure in drawn.items():
         figure.savefig(file.with_name(f"{file.stem}{ending}.png"), dpi=110)
+        plt.close(figure)
     print(file.with_suffix(".md"))
 
 
