@@ -131,6 +131,15 @@ def plane_on(tables, size):
     return (AtpPlane if size == "atp" else TofinoPlane)(tables, description(size))
 
 
+@contextlib.contextmanager
+def running_plane(tables, size):
+    plane = plane_on(tables, size)
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
 @pytest.fixture(autouse=True)
 def packets_leave_at_once(monkeypatch):
     monkeypatch.setattr(journal, "PACKET_LIFETIME", 0)
@@ -150,8 +159,7 @@ WHICH = {
 )
 def test_whichever_write_is_refused_no_later_job_meets_what_is_left(goes_on, size, refused):
     tables = RefusingDryRun() if goes_on else RefusingChip(Program(text_of(size)), 0)
-    plane = plane_on(tables, size)
-    try:
+    with running_plane(tables, size) as plane:
         life, before, jobs = Life(plane), set(tables.have), itertools.count(1)
         tables.goes_on = goes_on
         for at in itertools.count(1):
@@ -174,15 +182,12 @@ def test_whichever_write_is_refused_no_later_job_meets_what_is_left(goes_on, siz
             if written < at:
                 break
         assert at > 40
-    finally:
-        plane.stop()
 
 
 def test_a_worker_whose_entries_are_refused_is_heard_when_it_comes_again():
     for size in ("one-pipe", "atp"):
         tables = RefusingDryRun()
-        plane = plane_on(tables, size)
-        try:
+        with running_plane(tables, size) as plane:
             life = Life(plane)
             part = life.begin(7)
             inserts = 0
@@ -192,28 +197,22 @@ def test_a_worker_whose_entries_are_refused_is_heard_when_it_comes_again():
                 tables.refuses = lambda number, operation, entry, at=inserts: number == at
                 assert life.attempt(life.hear, part, 1) is None or not part.stations
             assert inserts > 3
-        finally:
-            plane.stop()
 
 
 def test_jobs_that_cannot_begin_fill_no_table():
     tables = RefusingDryRun()
-    plane = plane_on(tables, "atp")
-    try:
+    with running_plane(tables, "atp") as plane:
         before = set(tables.have)
         tables.refuses = lambda number, operation, entry: operation == "insert" and "admission" in entry.table
         for _ in range(17):
             with pytest.raises(SystemCallError, match="refuses to insert"):
                 Life(plane).begin(5)
         assert tables.have == before
-    finally:
-        plane.stop()
 
 
 def test_a_refusal_names_what_removed_jobs_keep():
     tables = RefusingDryRun()
-    plane = plane_on(tables, "one-pipe")
-    try:
+    with running_plane(tables, "one-pipe") as plane:
         life, whole = Life(plane), JobShape(devices=2, workers=2, slots=1020, block_size=64, blocks_per_chunk=1)
         plane.add_job(7, 0x55, whole)
         tables.refuses = lambda number, operation, entry: operation == "delete"
@@ -225,8 +224,6 @@ def test_a_refusal_names_what_removed_jobs_keep():
         assert plane.statistics()["jobs"] == {}
         tables.heal()
         plane.add_job(8, 0x55, whole)
-    finally:
-        plane.stop()
 
 
 class Chip:
