@@ -15,7 +15,7 @@ HEAD = """\
 A value comes from the argument of `jaxina.init` or the option of the command. If there is none, it comes from the
 variable, and otherwise from the default. All processes of a job must agree on the aggregator, the switch, the slots and
 the block sizes. jaxina compares these when the job starts. `jaxina info` shows every setting's value and where it came
-from.
+from; `jaxina info SETTING` explains one.
 
 | variable | default | allowed | meaning |
 |---|---|---|---|

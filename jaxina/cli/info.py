@@ -1,4 +1,7 @@
-"""``jaxina info``: shows versions, what this machine can do, and every setting with the origin of its value."""
+"""``jaxina info``: shows versions, what this machine can do, and every setting with the origin of its value.
+
+``jaxina info SETTING`` says what a setting means and what it may be.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import jaxina
 from jaxina import config
 from jaxina._report import Report
 from jaxina.control import last_run
+from jaxina.errors import InvalidArgumentError
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +25,10 @@ def register(app: typer.Typer) -> None:
 
 
 def info(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SETTING", help="Explain these settings, such as `slots` or `JAXINA_SLOTS`."),
+    ] = None,
     last: Annotated[
         bool,
         typer.Option("--last", help="Show this user's last run instead: its statistics and its report."),
@@ -27,17 +36,28 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show versions, transports and settings."""
+    if names and last:
+        raise InvalidArgumentError("--last shows a run: give no setting beside it")
     console = Console(highlight=False)
+    if last:
+        if as_json:
+            print(json.dumps(last_run.read(), indent=2))
+        else:
+            _print_last(console)
+        return
+    settings = _named(names or [], _settings())
     if as_json:
-        print(json.dumps(last_run.read() if last else {"facts": _facts(), "settings": _settings()}, indent=2))
-    elif last:
-        _print_last(console)
+        print(json.dumps({"facts": _facts(), "settings": settings}, indent=2))
+    elif names:
+        for one in settings:
+            console.print(_details(one))
     else:
         facts = Table(show_header=False, box=None)
         for name, value in _facts().items():
             facts.add_row(name, value)
         console.print(facts)
-        console.print(_table(_settings()))
+        console.print(_table(settings))
+        console.print("`jaxina info SETTING` says what a setting means and what it may be.", markup=False)
 
 
 def _facts() -> dict[str, str]:
@@ -80,12 +100,35 @@ def _settings() -> list[dict[str, str]]:
     ]
 
 
+def _named(names: list[str], settings: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Returns the settings of these names, in this order. No names mean all settings."""
+    by_variable = {one["variable"]: one for one in settings}
+    unknown = [name for name in names if _variable_of(name) not in by_variable]
+    if unknown:
+        raise InvalidArgumentError(f"{unknown[0]!r} is not a setting; `jaxina info` lists them")
+    return [by_variable[_variable_of(name)] for name in names] or settings
+
+
+def _variable_of(name: str) -> str:
+    """A setting may be written as in the environment or as an argument of `jaxina.init`."""
+    return config.variable(name.lower().removeprefix("jaxina_"))
+
+
 def _table(settings: list[dict[str, str]]) -> Table:
     table = Table(title="settings", title_justify="left")
-    for column in settings[0]:
+    for column in ("variable", "value", "origin"):
         table.add_column(column, overflow="fold")
     for one in settings:
-        table.add_row(*one.values())
+        is_default = one["origin"] == "default"
+        value = Text(one["value"])
+        table.add_row(one["variable"], value, one["origin"], style=None if is_default else "bold")
+    return table
+
+
+def _details(one: dict[str, str]) -> Table:
+    table = Table(title=one["variable"], title_justify="left", show_header=False, box=None)
+    for name in ("value", "origin", "default", "allowed", "meaning"):
+        table.add_row(name, Text(one[name]))
     return table
 
 

@@ -35,8 +35,28 @@ def test_versions_and_every_setting():
     for field in config.fields():
         assert config.variable(field.name) in out
     (slots,) = [line for line in out.splitlines() if "JAXINA_SLOTS" in line]
-    (default,) = [config.default_text(field) for field in config.fields() if field.name == "slots"]
-    assert re.search(rf"JAXINA_SLOTS\W+9\W+environment\W+{re.escape(default)}", slots)
+    assert re.search(r"JAXINA_SLOTS\W+9\W+environment", slots)
+    assert len(out.splitlines()) < 60, "it should fit on a screen"
+
+
+def test_a_setting_is_explained():
+    code, out, err = info("slots", "JAXINA_RDMA_DEVICE", JAXINA_SLOTS="9")
+    assert code == 0, err
+    assert out.index("JAXINA_SLOTS") < out.index("JAXINA_RDMA_DEVICE")
+    for field in config.fields():
+        is_named = field.name in {"slots", "rdma_device"}
+        assert (field.metadata["doc"] in out) == is_named
+        assert not is_named or (config.default_text(field) in out and field.metadata["kind"].allowed in out)
+    assert re.search(r"value +9\W+origin +environment", out)
+    code, out, err = info("slots", "--json")
+    assert code == 0 and [one["variable"] for one in json.loads(out)["settings"]] == ["JAXINA_SLOTS"]
+
+
+def test_a_name_that_is_no_setting():
+    code, _, err = info("slots", "[red]slot")
+    assert code == 2 and err == "jaxina: INVALID_ARGUMENT: '[red]slot' is not a setting; `jaxina info` lists them\n"
+    code, _, err = info("slots", "--last")
+    assert code == 2 and "--last shows a run: give no setting beside it" in err
 
 
 def test_json_has_the_same():
