@@ -29,6 +29,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 TWO_NODES = {"NCCL_HOSTID": "node-{rank}"}
 SECONDS_PER_VARIANT = 8.0
+NOT_LOADED = "plug-in not loaded"
 SUFFIXES = ("counters", "draft", "json", "nccl", "out", "store")
 NAMES_OF_COUNTERS = ("net_inits", "collnet_inits", "groups", "all_reduces", "all_reduce_bytes", "sends", "send_bytes")
 
@@ -174,7 +175,7 @@ def outcome(variant: Variant, logs: Path) -> str:
 
 def collnet_state(log: str) -> str:
     if "Loaded collnet plugin" not in log:
-        return "plug-in not loaded"
+        return NOT_LOADED
     for pattern in (r"Communicator has \d+ nodes? .*disabling CollNet", r"Cannot initialize CollNet.*"):
         if found := re.search(pattern, log):
             return one_line(found[0])
@@ -230,6 +231,9 @@ def print_verdict(tried: list[Variant], logs: Path) -> bool:
     right = [variant.name for variant in used if outcome(variant, logs) == "3 of 3 sums right"]
     if not any(variant.log(logs) for variant in tried):
         print("VERDICT: none. No process came as far as NCCL.")
+        return False
+    if all(collnet_state(variant.log(logs)) == NOT_LOADED for variant in tried):
+        print(f"VERDICT: none. NCCL did not load the plug-in; {logs} says why.")
         return False
     if not used:
         print("VERDICT: no. NCCL never called the plug-in's iallreduce.")
