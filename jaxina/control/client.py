@@ -57,8 +57,8 @@ class SwitchClient:
         tls: Tls | None = None,
     ):
         self.address = address
-        says_gone = gone or functools.partial(unreachable, address)
-        self._gone: Callable[[str], JaxinaError] = lambda why: why_refused(address, tls) or says_gone(why)
+        self._lost: Callable[[str], JaxinaError] = gone or functools.partial(unreachable, address)
+        self._gone: Callable[[str], JaxinaError] = lambda why: why_refused(address, tls) or self._lost(why)
         self._at_worker = at_worker
         self._metadata = metadata_of(token)
         self._timeout = timeout
@@ -139,6 +139,7 @@ class SwitchClient:
         return Session(
             self._stub.Session,
             self._gone,
+            self._lost,  # whoever has joined uses TLS as the service does
             job,
             secret,
             ranks,

@@ -35,7 +35,8 @@ class Session:
 
     Args:
       stream: the gRPC stub's Session method.
-      gone: makes the error for a service that does not answer or breaks off, from a text that says what happened.
+      gone: makes the error for a service that does not answer the join, from a text that says what happened.
+      lost: the same for a service that breaks off after the join.
       job: the job.
       secret: the job's secret.
       ranks: the workers of this process.
@@ -58,6 +59,7 @@ class Session:
         self,
         stream: Any,
         gone: Callable[[str], JaxinaError],
+        lost: Callable[[str], JaxinaError],
         job: int,
         secret: int,
         ranks: Sequence[int],
@@ -72,7 +74,7 @@ class Session:
     ):
         self.job = job
         self.servers: list[WorkerServer] = []
-        self._gone = gone
+        self._lost = lost
         self._at_worker = at_worker
         self._left: set[int] = set()
         self._aborted = aborted
@@ -144,13 +146,14 @@ class Session:
         try:
             for message in self._stream:
                 self._handle(message)
-            self._end(self._gone("it closed the session, so it was probably stopped"))
+            self._end(self._stream.gone("it closed the session, so it was probably stopped"))
         except JaxinaError as error:
             self._end(error)
 
     def _handle(self, message: pb.SwitchMessage) -> None:
         kind = message.WhichOneof("kind")
         if kind == "joined":
+            self._stream.gone = self._lost
             self._joined.set()
         elif kind == "ready":
             self.servers = [WorkerServer(one.host, one.port, one.room) for one in message.ready.servers]

@@ -13,6 +13,7 @@ import pytest
 from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads
 
 from jaxina._native import JobShape
+from jaxina.control import client as client_module
 from jaxina.control import control_pb2 as pb
 from jaxina.control.client import SwitchClient
 from jaxina.control.membership import Membership
@@ -85,6 +86,19 @@ def test_create_join_and_leave_reach_the_data_plane(client, data_plane):
     assert eventually(lambda: data_plane.removed == [grant.job])
     assert data_plane.aborted == {}
     assert first.engine.aborts == second.engine.aborts == [], "leaving in order is not a death"
+
+
+def test_tls_is_not_suspected_after_the_join(data_plane, monkeypatch):
+    """The question to a host that has died would last until its timeout, and the job would go on so long."""
+    asked = []
+    monkeypatch.setattr(client_module, "why_refused", lambda *what: asked.append(what))
+    with ControlServer(data_plane, "127.0.0.1:0", ask_every=0) as server, SwitchClient(server.address, 5) as client:
+        worker = Worker(client, create(client, workers=1), 0)
+        server.stop()
+        assert eventually(lambda: worker.engine.aborts) and not asked
+        with pytest.raises(SwitchUnreachableError):
+            client.status()
+        assert asked, "a new call may meet a server that uses TLS"
 
 
 def test_rank_taken_reaches_only_the_second(client, data_plane):

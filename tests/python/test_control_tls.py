@@ -121,9 +121,10 @@ def test_without_files_there_is_no_tls():
 
 
 def test_without_the_package_the_message_says_what_to_install(authority, monkeypatch):
+    issued = authority.issue()  # with the package
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(InvalidArgumentError, match=r"pip install 'jaxina\[tls\]'"):
-        tls(authority.issue())
+        tls(issued)
 
 
 def test_the_scheduler_of_fabric_serves_hosts_with_a_certificate(authority):

@@ -65,6 +65,7 @@ class FabricSession:
         except JaxinaError:
             self._stop()
             raise
+        self._stream.gone = lambda why: unreachable(address, why)  # whoever has joined uses TLS as the scheduler does
 
     def listen(self, handle: Callable[[pb.SchedulerMessage], None], ended: Callable[[JaxinaError], None]) -> None:
         """Handles messages from now on.
