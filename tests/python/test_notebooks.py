@@ -16,13 +16,18 @@ for package in ("flax", "optax", "matplotlib"):
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(file for file in (ROOT / "notebooks").glob("*.py") if file.name != "execute.py")
+LONG = {"compressors_compared"}
 
 
 def test_there_are_notebooks():
     assert len(SOURCES) == 5
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(file, marks=pytest.mark.nightly if file.stem in LONG else ()) for file in SOURCES],
+    ids=lambda file: file.stem,
+)
 def test_notebook_runs(source, tmp_path):
     environment = {
         **os.environ,
