@@ -105,7 +105,7 @@ def _named(names: list[str], settings: list[dict[str, str]]) -> list[dict[str, s
     by_variable = {one["variable"]: one for one in settings}
     unknown = [name for name in names if _variable_of(name) not in by_variable]
     if unknown:
-        raise InvalidArgumentError(f"{unknown[0]!r} is not a setting; `jaxina info` lists them")
+        raise config.not_a_setting(unknown[0])
     return [by_variable[_variable_of(name)] for name in names] or settings
 
 

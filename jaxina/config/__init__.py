@@ -7,7 +7,7 @@ environment, and else from the default. ``jaxina info`` prints all settings, and
 from jaxina._native import MAX_WORKERS
 from jaxina.config.addresses import RdmaDevice, split_address
 from jaxina.config.checks import check_used
-from jaxina.config.resolution import resolve, unknown_variables
+from jaxina.config.resolution import not_a_setting, resolve, unknown_variables
 from jaxina.config.settings import (
     AGGREGATORS,
     BITS,
@@ -29,6 +29,7 @@ __all__ = [
     "check_used",
     "default_text",
     "fields",
+    "not_a_setting",
     "resolve",
     "shown",
     "split_address",

@@ -34,7 +34,7 @@ def resolve(environ: Mapping[str, str] | None = None, *, on_gpu: bool = False, *
     environ = os.environ if environ is None else environ
     for name in arguments:
         if name not in {field.name for field in fields()}:
-            raise InvalidArgumentError(f"{name!r} is not a setting; `jaxina info` lists them")
+            raise not_a_setting(name)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for field in fields():
@@ -74,6 +74,11 @@ def _read(kind: Kind, name: str, value: Any) -> Any:
     except ValueError:
         given = name if kind.secret else f"{name}={value!r}"
         raise InvalidArgumentError(f"{given} is not allowed: give {kind.allowed}") from None
+
+
+def not_a_setting(name: str) -> InvalidArgumentError:
+    """Makes the error for a name that no setting has."""
+    return InvalidArgumentError(f"{name!r} is not a setting; `jaxina info` lists them")
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
