@@ -10,6 +10,7 @@ import pytest
 from fabric_jobs import WAIT, kill, update_of
 
 from jaxina.errors import InvalidArgumentError, JobRejectedError, SwitchUnreachableError, WorkerLostError
+from jaxina.fabric.service import session as session_module
 from jaxina.fabric.service.client import Client
 from jaxina.fabric.service.daemon import SchedulerDaemon
 from jaxina.fabric.service.model_server import ModelServer
@@ -59,6 +60,16 @@ def test_all_learn_that_the_scheduler_is_stopped(fabric):
     with pytest.raises(SwitchUnreachableError, match="was stopped"):
         client.model(WAIT)
     assert ended.wait(WAIT) and isinstance(job.server.error, SwitchUnreachableError)
+
+
+def test_tls_is_not_suspected_when_the_connection_breaks(fabric, monkeypatch):
+    asked = []
+    monkeypatch.setattr(session_module, "why_refused", lambda *what: asked.append(what))
+    client = fabric(rate=1000).worker(0)
+    client._session._stream.cancel()
+    with pytest.raises(SwitchUnreachableError, match="no scheduler answers"):
+        client.model(WAIT)
+    assert not asked, "who has joined uses TLS as the scheduler does"
 
 
 def test_a_scheduler_with_a_token():
