@@ -27,7 +27,7 @@ import signal
 import sys
 import time
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # the folder of death_campaign
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))  # the folder of real_processes
 
 from rich.console import Console
 from rich.table import Table

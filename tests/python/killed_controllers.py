@@ -24,7 +24,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from death_campaign import _SWITCH_GONE, HEADER, Row, Trial, _settings
+from real_processes.row import HEADER, SWITCH_GONE, Row
+from real_processes.trial import Trial, job_settings
 
 from jaxina.controller.chip import SIZES
 
@@ -89,7 +90,7 @@ def kill(row: Row, arguments: list[str], size: str, draw: random.Random, early: 
     try:
         with (
             Controller(arguments) as controller,
-            Trial(2, _settings("udp", controller, **shape), elements=_ELEMENTS) as trial,
+            Trial(2, job_settings("udp", controller, **shape), elements=_ELEMENTS) as trial,
         ):
             if not early:
                 trial.wait_until_summing()
@@ -111,8 +112,8 @@ def main() -> int:
     parser.add_argument("--loss", type=float, default=0.0, help="share of packets that the chip loses inside")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    summing = Row(f"SIGKILL of the controller, {options.size}", _SWITCH_GONE)
-    joining = Row("the same, before the first sum", _SWITCH_GONE + _JOIN_TIMEOUT)
+    summing = Row(f"SIGKILL of the controller, {options.size}", SWITCH_GONE)
+    joining = Row("the same, before the first sum", SWITCH_GONE + _JOIN_TIMEOUT)
     draw = random.Random(options.seed)
     with (
         tempfile.TemporaryDirectory(prefix="controllers-") as folder,

@@ -11,6 +11,7 @@ import sys
 import death_campaign as campaign
 import pytest
 from patience import PATIENCE
+from real_processes.namespaces import Namespaces
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for the whole campaign
 
@@ -52,7 +53,7 @@ def test_survivors_get_the_right_error_in_time(what, rows):
     check(rows[what], ROWS[what])
 
 
-@pytest.mark.skipif(bool(campaign.Namespaces.unavailable()), reason=campaign.Namespaces.unavailable())
+@pytest.mark.skipif(bool(Namespaces.unavailable()), reason=Namespaces.unavailable())
 @pytest.mark.parametrize("what", IN_NAMESPACES)
 def test_survivors_get_the_right_error_in_time_in_namespaces(what, rows):
     check(rows[what], IN_NAMESPACES[what])

@@ -8,11 +8,11 @@ import pathlib
 import subprocess
 import sys
 
-import death_campaign
 import pytest
+from real_processes.namespaces import Namespaces
 
 CAMPAIGN = pathlib.Path(__file__).parents[1] / "campaigns/hostile_strangers.py"
-WHY_NOT = death_campaign.Namespaces.unavailable()
+WHY_NOT = Namespaces.unavailable()
 
 
 @pytest.mark.nightly

@@ -12,8 +12,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import death_campaign
 import numpy as np
+import real_processes.switch
+from real_processes.members import FileStore, OneDeviceEach
+from real_processes.trial import fork
 
 from jaxina import _native, config, job, joining
 from jaxina.control.client import SwitchClient
@@ -26,10 +28,9 @@ _UP_WITHIN = 60.0  # seconds in which a job must begin to sum
 _ANSWER_WITHIN = 2.0  # seconds that an honest caller waits for an answer
 _ADDRESS_SPACE = 16 << 30  # limits the switch, so that it runs out of memory before the machine does
 _RDMA_PACKETS = (12 + 16 + 4096 + 4, 12 + 4096 + 4)  # FIRST and MIDDLE at loopback's MTU, with headers and ICRC
-_fork = death_campaign._fork
 
 
-class Switch(death_campaign.Switch):
+class Switch(real_processes.switch.Switch):
     """A switch with RDMA in the hub's namespace. It may not have a larger receive buffer than any user gets."""
 
     def __init__(self, network: Network, threads: int):
@@ -79,8 +80,8 @@ def _work(
     """Sums until it is killed or an error ends it. counts[2 * rank] counts sums, counts[2 * rank + 1] wrong sums."""
     try:
         network.enter("hub")
-        joining.jax_store = lambda: death_campaign.FileStore(pathlib.Path(folder))
-        job._current = job._start(config.resolve(**settings), death_campaign.OneDeviceEach(rank, workers), 1)
+        joining.jax_store = lambda: FileStore(pathlib.Path(folder))
+        job._current = job._start(config.resolve(**settings), OneDeviceEach(rank, workers), 1)
         places = np.arange(elements, dtype=np.int64)
         patterns = [(places * (7 + turn) + turn) % 1000 for turn in range(TENSORS)]
         mine = [(pattern + rank).astype(np.float32) for pattern in patterns]
@@ -103,14 +104,14 @@ class Job:
 
     def __init__(self, network: Network, switch: Switch, transport: str, workers: int, elements: int):
         self._folder = tempfile.TemporaryDirectory(prefix="strangers-")
-        self._counts = _fork.RawArray(ctypes.c_uint64, 2 * workers)
+        self._counts = fork.RawArray(ctypes.c_uint64, 2 * workers)
         self._workers = workers
-        self._heard, tell = _fork.Pipe(duplex=False)
+        self._heard, tell = fork.Pipe(duplex=False)
         settings = {"aggregator": transport, "switch": switch.address, "join_timeout": 30.0, "timeout": 30.0}
         self.processes = []
         for rank in range(workers):
             arguments = (rank, workers, self._folder.name, settings, elements, network, self._counts, tell)
-            self.processes.append(_fork.Process(target=_work, args=arguments, daemon=True))
+            self.processes.append(fork.Process(target=_work, args=arguments, daemon=True))
             self.processes[-1].start()
         tell.close()
 

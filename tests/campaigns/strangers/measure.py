@@ -20,13 +20,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from real_processes.trial import fork
+
 from strangers import stranger
 from strangers.bystanders import (
     RDMA_PORT,
     Job,
     Switch,
     Usage,
-    _fork,
     machine_processor,
     overhear,
     try_to_come_in,
@@ -194,8 +195,8 @@ class Measurement:
 
         The result is how much it sent, and its processor time.
         """
-        hear, tell = _fork.Pipe(duplex=False)
-        process = _fork.Process(
+        hear, tell = fork.Pipe(duplex=False)
+        process = fork.Process(
             target=stranger.run, args=(act, functools.partial(self._network.enter, "stranger"), tell), daemon=True
         )
         process.start()
@@ -218,8 +219,8 @@ class Measurement:
 
     def _ask(self, act: Callable[[Any], None], within: float) -> Any:
         """Runs `act` in a process of its own. Returns what it sends, or None if nothing comes in time."""
-        hear, tell = _fork.Pipe(duplex=False)
-        process = _fork.Process(target=act, args=(tell,), daemon=True)
+        hear, tell = fork.Pipe(duplex=False)
+        process = fork.Process(target=act, args=(tell,), daemon=True)
         process.start()
         tell.close()
         try:

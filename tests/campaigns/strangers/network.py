@@ -12,7 +12,7 @@ import pathlib
 import shutil
 import subprocess
 
-import death_campaign
+from real_processes.namespaces import Namespaces
 
 HUB, STRANGER = "10.214.1.1", "10.214.1.2"
 BROADCAST = "10.214.1.255"
@@ -22,7 +22,7 @@ ABSENT = [f"10.214.1.{host}" for host in range(20, 250)]
 _LARGEST_MTU = 65535  # a raw socket does not fragment
 
 
-class Network(death_campaign.Namespaces):
+class Network(Namespaces):
     hub = HUB
 
     def __init__(self) -> None:
