@@ -126,6 +126,7 @@ def _train(trainer: Trainer, setting: Setting, progress: Progress) -> dict:
         "metric": workload.metric,
         "higher_is_better": workload.higher_is_better,
         "parameters": trainer.programs.parameter_count(),
+        "base": workload.base,
     }
 
 

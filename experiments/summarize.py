@@ -66,13 +66,26 @@ def beside_baseline(by_compressor: Mapping[str, list[Record]], margin: float) ->
         interval = f"{np.mean(found):+.2g}" if found else ""
         if len(found) > 1:
             interval += f" ± {statistics.half_interval(found):.2g}"
-        cells[spec] = (interval, "diverges" if len(final_scores(runs)) < len(runs) else "too few seeds")
-        if len(found) == len(pairs(runs, baseline)) >= statistics.FEWEST_SEEDS:
+        why_not = _why_no_verdict(runs, baseline)
+        cells[spec] = (interval, why_not)
+        if not why_not:
             family[spec] = statistics.compare(found, margin)
     higher = next(iter(by_compressor.values()))[0]["outcome"]["higher_is_better"]
     for spec, verdict in zip(family, statistics.verdicts(list(family.values()), higher), strict=True):
         cells[spec] = (cells[spec][0], verdict)
     return cells
+
+
+def _why_no_verdict(runs: Sequence[Record], baseline: Sequence[Record]) -> str:
+    """Returns why the paired tests cannot compare a compressor's runs with the baseline's; empty if they can."""
+    if any(len({run["setting"]["seed"] for run in of_one}) < len(of_one) for of_one in (runs, baseline)):
+        return "search not over"  # so there are runs with several rates, and a seed would count several times
+    if len({run["outcome"].get("base", "") for run in (*runs, *baseline)}) > 1:
+        return "several bases"
+    if len(final_scores(runs)) < len(runs):
+        return "diverges"
+    paired, found = pairs(runs, baseline), differences(runs, baseline)
+    return "" if len(found) == len(paired) >= statistics.FEWEST_SEEDS else "too few seeds"
 
 
 def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -> str:

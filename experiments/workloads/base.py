@@ -41,6 +41,8 @@ class Workload(abc.ABC):
       revision: counts the changes of the data, the model or the metric after which older runs do not compare any more.
       steps: the number of steps of a run of this size.
       batch_size: the number of rows in a step, of all workers together.
+      base: the SHA-256 of the trained parameters that the model builds on. Runs on different ones are not compared.
+        Empty if it builds on none.
     """
 
     cousin_of: ClassVar[str]
@@ -51,6 +53,7 @@ class Workload(abc.ABC):
     revision: ClassVar[int] = 1
     steps: int
     batch_size: int
+    base: str = ""
 
     def __init__(self, size: str = "small") -> None:
         if size not in SIZES:

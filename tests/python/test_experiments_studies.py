@@ -325,6 +325,25 @@ def test_the_table_gives_verdicts_and_says_where_it_cannot():
     assert summarize.beside_baseline(without, 0.01) == {}
 
 
+@pytest.mark.parametrize("of", ["none", "other"])
+def test_a_seed_with_two_rates_counts_as_none(of):
+    """As long as a search is not over, the table has the runs of all rates."""
+    from experiments import summarize
+
+    runs = [run_of(seed, 0.5 + seed / 10, name) for seed in range(5) for name in ("none", "other")]
+    assert summarize.beside_baseline(recorded_group(runs), 0.01)["other"][1] == "equivalent"
+    runs += [run_of(seed, 0.5 + seed / 10, of) for seed in range(5)]
+    assert summarize.beside_baseline(recorded_group(runs), 0.01)["other"][1] == "search not over"
+
+
+def test_runs_on_different_bases_get_no_verdict():
+    from experiments import summarize
+
+    runs = [run_of(seed, 0.5 + seed / 10, name) for seed in range(5) for name in ("none", "other")]
+    runs[-1]["outcome"]["base"] = "another"
+    assert summarize.beside_baseline(recorded_group(runs), 0.01)["other"][1] == "several bases"
+
+
 def recorded_group(runs):
     from experiments import recorded
 

@@ -18,7 +18,7 @@ from examples.gpt.model import Size
 from experiments import pretrained, workloads
 from experiments.data import movielens, shakespeare
 from experiments.data.splits import Splits
-from experiments.workloads import decoder, detector, gan
+from experiments.workloads import decoder, detector, gan, masked_lm
 from experiments.workloads.base import Lengths, spread
 from experiments.workloads.clickthrough import area_under_curve
 
@@ -186,14 +186,14 @@ def test_adapters_begin_as_the_base_and_only_they_are_trained(monkeypatch, tmp_p
     def everything(key):
         adapters = adapted.network(nnx.Rngs(key))
         changed = adapted.network(nnx.Rngs(key))
-        changed.up[...] = jnp.ones_like(changed.up[...])
+        changed.layers[0].value.up[...] = jnp.ones((decoder.RANK, 8))
         values = changed.added_to(base)["blocks"][0]["value"]["kernel"]
         return {
             "whole": whole.loss(nnx.merge(graph, nnx.State(base)), batch),
             "adapted": adapted.loss(adapters, batch),
             "changed": adapted.loss(changed, batch),
             "added": values - base["blocks"][0]["value"]["kernel"],
-            "product": changed.down[0, 1] @ changed.up[0, 1],
+            "product": changed.layers[0].value.product(),
             "gradient": nnx.state(nnx.grad(lambda network: adapted.loss(network, batch))(adapters)),
         }
 
@@ -201,6 +201,34 @@ def test_adapters_begin_as_the_base_and_only_they_are_trained(monkeypatch, tmp_p
     assert float(found["adapted"]) == pytest.approx(float(found["whole"]), rel=1e-6)
     assert abs(float(found["changed"] - found["whole"])) > 1e-4
     np.testing.assert_allclose(found["added"], found["product"], rtol=1e-4, atol=1e-6)
-    shapes = {leaf.shape for leaf in jax.tree.leaves(found["gradient"])}
-    assert shapes == {(1, 2, 8, decoder.RANK), (1, 2, decoder.RANK, 8)}
-    assert np.abs(found["gradient"]["up"][...]).max() > 0
+    shapes = [leaf.shape for leaf in jax.tree.leaves(found["gradient"])]
+    assert sorted(shapes) == 2 * [(8, decoder.RANK)] + 2 * [(decoder.RANK, 8)], (
+        "each matrix is a leaf, as in a deployment"
+    )
+    for adapter in ("query", "value"):
+        assert np.abs(found["gradient"]["layers"][0][adapter]["up"][...]).max() > 0
+
+
+def test_runs_on_different_bases_are_told_apart(monkeypatch):
+    text = decoder.shakespeare.Characters(Splits(*(np.arange(34 * 17, dtype=np.int32) % 7 for _ in range(3))), 7)
+    monkeypatch.setattr(decoder.shakespeare, "characters", lambda spelling: text)
+    weights = np.arange(6, dtype=np.float32)
+    bases = []
+    for kernel in (
+        weights.reshape(2, 3),
+        weights.reshape(3, 2),
+        np.nextafter(weights.reshape(2, 3), 9),
+        weights.reshape(2, 3),
+    ):
+        monkeypatch.setattr(pretrained, "parameters", lambda _, kernel=kernel: {"blocks": {0: {"kernel": kernel}}})
+        bases.append(decoder.LoRA().base)
+    assert len(set(bases[:3])) == 3 and bases[3] == bases[0]
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_enough_masked_characters_are_scored_for_the_margin(monkeypatch, split):
+    """The margin is half a point. Each masked character is right or wrong, so 4,700 of them could not show it."""
+    text = shakespeare.Characters(Splits(*(np.arange(64 * 5000, dtype=np.int32) % 7 for _ in range(3))), 7)
+    monkeypatch.setattr(masked_lm.shakespeare, "characters", lambda: text)
+    batches = workloads.get("masked_lm").held_out(split)
+    assert sum(batch["hidden"].sum() for batch in batches) > 35_000
