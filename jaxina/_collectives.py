@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
+import threading
 from typing import Any
 
 from jaxina import _tracing_settings, config
@@ -33,7 +34,7 @@ class collectives(contextlib.ContextDecorator):
 
     The scope counts where a jitted function is *called*: JAX traces a program again if these settings differ from those
     it was traced with. A program compiled ahead of time (``jax.jit(f).lower(...).compile()``) keeps the settings it was
-    compiled with. Scopes nest, and one object may be entered several times.
+    lowered with. Scopes nest, and one object may be entered several times.
 
     Args:
       carried: False leaves sums to XLA's own collectives, True carries them, None keeps the setting outside.
@@ -103,7 +104,7 @@ class collectives(contextlib.ContextDecorator):
         self._precision: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._carried = carried
         self._bucket_bytes = _below(2**63, "bucket_bytes", bucket_bytes)
-        self._entered: list[contextlib.ExitStack] = []
+        self._entered = _Entered()
 
     def __enter__(self) -> collectives:
         with contextlib.ExitStack() as stack:
@@ -114,14 +115,21 @@ class collectives(contextlib.ContextDecorator):
             if self._precision:
                 outside = _tracing_settings.precision.value
                 stack.enter_context(_tracing_settings.precision(dataclasses.replace(outside, **self._precision)))
-            self._entered.append(stack.pop_all())
+            self._entered.stacks.append(stack.pop_all())
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        self._entered.pop().__exit__(kind, error, traceback)
+        self._entered.stacks.pop().__exit__(kind, error, traceback)
 
     def _recreate_cm(self) -> collectives:
         return collectives(self._carried, bucket_bytes=self._bucket_bytes, **self._precision)
+
+
+class _Entered(threading.local):
+    """What this thread leaves again. Several threads may be inside one object at the same time."""
+
+    def __init__(self) -> None:
+        self.stacks: list[contextlib.ExitStack] = []
 
 
 def _integer(value: Any) -> int | None:

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from jax import lax
 from patience import PATIENCE
 
 import jaxina
-from jaxina import _native, errors
+from jaxina import _native, _tracing_settings, errors
 
 X = np.arange(DEVICES * 4, dtype=np.float32).reshape(DEVICES, 4)
 
@@ -89,6 +90,28 @@ def test_threads_carry_as_the_job_does_and_a_scope_is_its_threads_own(job: jaxin
     with jaxina.collectives(False), concurrent.futures.ThreadPoolExecutor(1) as other:
         assert other.submit(lambda: is_carried(program())).result(30)
         assert not is_carried(program())
+
+
+def test_two_threads_inside_one_scope_keep_their_own_settings():
+    shared, entered, left = jaxina.collectives(bits=8), threading.Event(), threading.Event()
+
+    def bits() -> int:
+        return _tracing_settings.precision.value.bits
+
+    def elsewhere() -> tuple[int, int]:
+        with shared:
+            entered.set()
+            assert left.wait(30)
+            within = bits()
+        return within, bits()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as other, jaxina.collectives(bits=16):
+        with shared:
+            result = other.submit(elsewhere)
+            assert entered.wait(30)
+        left.set()
+        assert result.result(30) == (8, 32)
+        assert bits() == 16
 
 
 def test_psum_without_a_job_is_a_typed_error_when_compiled_if_it_is_to_be_carried():
