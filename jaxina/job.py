@@ -331,19 +331,34 @@ def _stop(job: Job, failure: str | None) -> dict[str, int]:
 
 
 def _finish_computations() -> None:
-    """Waits for the computations that JAX has dispatched.
+    """Waits for the computations that JAX has dispatched, also for those whose results nobody holds any more.
 
-    They would fail if the engine stopped under them. The wait is bounded: each collective ends within `timeout`.
+    They would fail if the engine stopped under them, and so would the other processes' parts of them. The wait is
+    bounded: each collective ends within `timeout`.
     """
     import jax
 
-    try:
-        # Without a backend nothing was dispatched. To start one here would wait for all processes.
-        if joining.backend_started():
-            jax.effects_barrier()
-            jax.block_until_ready(jax.live_arrays())
-    except Exception as error:
-        _log.warning("a dispatched computation failed before shutdown: %s", error)
+    # Without a backend nothing was dispatched. To start one here would wait for all processes.
+    if not joining.backend_started():
+        return
+    arrays = (array.block_until_ready for array in jax.live_arrays() if not array.is_deleted())
+    for wait in (jax.effects_barrier, *arrays, _finish_programs):
+        try:
+            wait()
+        except Exception as error:  # all the same, the others are waited for
+            _log.warning("a dispatched computation failed before shutdown: %s", error)
+
+
+def _finish_programs() -> None:
+    """Runs an empty program on all devices. Programs for several devices run in the order of their dispatch."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    if jax.device_count() > 1:
+        everywhere = jax.sharding.Mesh(np.array(jax.devices()), ("devices",))
+        spread = jax.sharding.NamedSharding(everywhere, jax.sharding.PartitionSpec("devices"))
+        jax.block_until_ready(jax.jit(lambda: jnp.zeros(jax.device_count()), out_shardings=spread)())
 
 
 def _at_exit() -> None:

@@ -184,6 +184,55 @@ def test_processes_sum_and_leave_in_order(run, aggregator, tmp_path):
     assert "WARNING" not in err
 
 
+def test_a_process_finishes_what_it_has_dropped_before_it_leaves(run):
+    """Process 1 does not keep the sum. It leaves the job long before process 0 begins that sum."""
+    code, out, err = run(
+        """
+jaxina.init(timeout=20)
+mesh = Mesh(np.array(jax.devices()), ("w",))
+body = lambda x: jax.lax.psum(x @ x.T, "w")  # XLA runs smaller programs within their dispatch
+step = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("w"), out_specs=P()))
+x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("w")), np.ones((300, 300), np.float32))
+step(x).block_until_ready()
+if rank == 0:
+    while not os.path.exists(f"{__file__}.dropped"):
+        time.sleep(0.02)
+    time.sleep(0.5)  # process 1 would have left by now
+    assert (np.asarray(step(x).addressable_data(0)) == 600).all()
+else:
+    step(x)
+    open(f"{__file__}.dropped", "w").close()
+jaxina.shutdown()
+print("done")
+""",
+        *("-n", 2),
+    )
+    assert (code, sorted(out)) == (0, ["[0] done", "[1] done"]), err
+
+
+def test_a_failed_callback_keeps_shutdown_from_waiting_for_nothing_else(monkeypatch):
+    waited = []
+
+    class Result:
+        def is_deleted(self):
+            return False
+
+        def block_until_ready(self):
+            waited.append(self)
+            raise RuntimeError("this one fails as well")
+
+    def fails():
+        raise RuntimeError("a callback failed")
+
+    results = [Result(), Result()]
+    monkeypatch.setattr(joining, "backend_started", lambda: True)
+    monkeypatch.setattr(jax, "effects_barrier", fails)
+    monkeypatch.setattr(jax, "live_arrays", lambda: results)
+    jaxina.init()
+    jaxina.shutdown()
+    assert waited == results
+
+
 @pytest.mark.parametrize("aggregator", TRANSPORTS)
 def test_init_again_after_shutdown_in_all_processes(run, aggregator):
     code, out, err = run(
