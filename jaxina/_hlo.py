@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator
 
@@ -23,6 +24,18 @@ _TO_APPLY = re.compile(r"to_apply=%([\w.-]+)")
 
 _MOST_ARRAYS = 3  # that a collective's text names
 
+SUMMING = frozenset(
+    (
+        *("psum", "psum_invariant", "reduce_scatter", "reduce_sum", "dot_general", "ragged_dot_general"),
+        *("conv_general_dilated", "scatter-add", "select_and_scatter_add", "reduce_window_sum", "cumsum", "add_any"),
+    )
+)
+"""JAX's operations of which the partitioner makes true sums.
+
+It also moves data with sums: `x[5]` of a divided array is the sum of that row, from the device that has it, and zeros
+from all others. The operation is then `squeeze` or `gather`, for example.
+"""
+
 _COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute", "ragged-all-to-all")
 
 
@@ -34,7 +47,8 @@ class Collective:
       kind: its HLO opcode, or the target of a custom call.
       operands: how many operands it takes, the token of a custom call among them.
       sums: whether it computes a sum.
-      made_of: the JAX operation that it came from, such as "psum"; empty if XLA does not say.
+      made_of: the JAX operations that it came from, such as ("psum",). XLA merges collectives of several operations.
+        Empty if XLA does not say.
       identity: a custom call's identity, if it has one, as an unsigned number of 64 bits.
       arrays: the types of its results, such as "f32[4,3]".
       where: the line of the program that it came from, FILE:LINE; empty if XLA does not say.
@@ -43,7 +57,7 @@ class Collective:
     kind: str
     operands: int
     sums: bool
-    made_of: str
+    made_of: tuple[str, ...]
     identity: int | None = None
     arrays: tuple[str, ...] = ()
     where: str = ""
@@ -52,7 +66,18 @@ class Collective:
         arrays = ", ".join(self.arrays[:_MOST_ARRAYS])
         more = f" and {len(self.arrays) - _MOST_ARRAYS} more" if len(self.arrays) > _MOST_ARRAYS else ""
         where = f" ({self.where})" if self.where else ""
-        return f"{self.made_of.removesuffix('_invariant') or self.kind} {arrays}{more}{where}"
+        made_of = dict.fromkeys(name.removesuffix("_invariant") for name in self.made_of)
+        return f"{' and '.join(made_of) or self.kind} {arrays}{more}{where}"
+
+    @property
+    def only_moves(self) -> bool:
+        """Whether it may be a sum of one device's data and the zeros of all others: see `SUMMING`."""
+        return self.sums and not (self.made_of and SUMMING.issuperset(self.made_of))
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of elements of each result."""
+        return [math.prod(map(int, filter(None, dims.split(",")))) for _, dims in _ARRAY.findall(" ".join(self.arrays))]
 
 
 def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
@@ -125,6 +150,31 @@ def _identity(rest: str) -> int | None:
     return int(found.group(1)) % 2**64 if found else None
 
 
-def _made_of(rest: str) -> str:
+def _made_of(rest: str) -> tuple[str, ...]:
     found = _OP_NAME.search(rest)
-    return found.group(1).rpartition("/")[2] if found else ""
+    return tuple(_operations(found.group(1))) if found else ()
+
+
+def _operations(path: str) -> Iterator[str]:
+    """Yields the last parts of an operation's path, `jit(f)/jvp()/dot_general`.
+
+    XLA writes the paths of merged operations as one, with their common beginning once: `jit(f)/(reduce_sum:jvp()/mul)`.
+    """
+    last = _split(path, "/")[-1]
+    if last.startswith("(") and last.endswith(")"):
+        for one in _split(last[1:-1], ":"):
+            yield from _operations(one)
+    else:
+        yield last
+
+
+def _split(path: str, separator: str) -> list[str]:
+    """Splits at each separator that is not in parentheses."""
+    parts, depth = [""], 0
+    for character in path:
+        depth += (character == "(") - (character == ")")
+        if character == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts

@@ -151,6 +151,16 @@ def _finish(module: Any) -> None:
     _module.mark(module, _team_sums.TARGET)
 
 
+def _all_stay() -> str | None:
+    return _report.OFF if _native.running() and not _tracing_settings.carrying.value else None
+
+
+def _settings() -> dict[str, str]:
+    """The attributes of a module by which `_route` runs its program, whenever it is compiled."""
+    own = _tracing_settings.precision.value
+    return {} if own == _tracing_settings.Precision() else {_route.PRECISION: " ".join(map(str, own.numbers))}
+
+
 def _begin() -> contextlib.AbstractContextManager[None]:
     if not _native.running():
         joining.refuse_without_init()
@@ -183,7 +193,7 @@ def install() -> None:
         jax.ffi.register_ffi_type(name, registration, platform="CUDA")
     for target, handler in gpu_handlers().items():
         jax.ffi.register_ffi_target(target, handler, platform="CUDA")
-    program.install(_finish, _report.REASONS, _report.SEPARATOR)
+    program.install(_finish, _report.REASONS, _report.SEPARATOR, _all_stay, _settings)
     compiled.watch(_begin, _add_to_report)
     run.surround(_around)
     compat.def_team_sum(_team_sums.lowered)

@@ -20,7 +20,7 @@ from jaxina.errors import NotCarriedError
 _log = logging.getLogger("jaxina")
 
 # JAX's names for the sums that a program asks for. All other sums come from XLA's partitioner.
-_ASKED_FOR = ("psum", "psum_invariant", "reduce_scatter")
+_ASKED_FOR = frozenset(("psum", "psum_invariant", "reduce_scatter"))
 # The lowering writes the reasons why sums stay with XLA into this attribute of the module, separated by SEPARATOR. XLA
 # copies the attribute to the compiled program.
 REASONS, SEPARATOR = "jaxina.stays", "; "
@@ -223,13 +223,19 @@ def described(identity: int) -> str:
 def described_program(text: str) -> str:
     """What a program with XLA's own collectives is, in words; `text` is its optimized HLO module."""
     found = list(map(str, _hlo.collectives(text, frozenset())))
-    name = _NAME.search(text)
     more = f" and {len(found) - _MOST_COLLECTIVES} more" if len(found) > _MOST_COLLECTIVES else ""
-    return f"{'; '.join(found[:_MOST_COLLECTIVES])}{more} of {name.group(1) if name else '?'}"
+    return f"{'; '.join(found[:_MOST_COLLECTIVES])}{more} of {name(text)}"
+
+
+def name(text: str) -> str:
+    """XLA's name for a program; `text` is its optimized HLO module."""
+    found = _NAME.search(text)
+    return found.group(1) if found else "?"
 
 
 def says_off(text: str) -> bool:
-    """Whether the program asks for a sum inside ``jaxina.collectives(False)``; `text` is its optimized HLO module."""
+    """Whether the program's sums are to stay with XLA by ``jaxina.collectives(False)``; `text` is its optimized HLO
+    module."""
     return OFF in (_reasons(text) or "").split(SEPARATOR)
 
 
@@ -256,12 +262,12 @@ def _read(
             carried += 1
             tensors += one.operands
         else:
-            partitioner = OFF if one.kind in routed else f"{PARTITIONER}{why_closed}"
-            why = SUMS_NOTHING if not one.sums else asked_for if one.made_of in _ASKED_FOR else partitioner
+            asked = bool(one.made_of) and _ASKED_FOR.issuperset(one.made_of)
+            partitioner = OFF if off else f"{PARTITIONER}{why_closed}"
+            why = SUMS_NOTHING if not one.sums else asked_for if asked else partitioner
             stays[one.kind, why, one.sums] += 1
-    name = _NAME.search(text)
     program = Program(
-        name.group(1) if name else "?",
+        name(text),
         carried,
         tensors,
         tuple(Stays(kind, number, why, sums) for (kind, why, sums), number in stays.items()),

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from jaxina import _mpi_library, _native, _override, _report, _tracing_settings, _watching
+from jaxina import _hlo, _mpi_library, _native, _override, _report, _tracing_settings, _watching
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, InvalidArgumentError, UnsupportedTypeError
 
@@ -32,6 +32,10 @@ _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 
 # Collectives in float16, for which XLA has no MPI type. (XLA:CPU makes float16 of float8 and float4.)
 _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
+
+# The lowering writes a program's precision into this attribute of the module, if it is not the default.
+PRECISION = "jaxina.precision"
+_PRECISION = re.compile(re.escape(PRECISION) + r'="([^"]*)"')
 
 # Why XLA's own collectives stay with XLA; None if they come to jaxina.
 why_closed: str | None = "jaxina.init() has not been called"
@@ -155,6 +159,8 @@ def around(
     """
     if why_closed is not None and not (_watching.asks() and len(processes) > 1):
         return None
+    from jaxina._jax_compat import run  # not every JAX has what it needs
+
     compiled = text()
     if not _COLLECTIVE.search(compiled):
         return None
@@ -169,21 +175,27 @@ def around(
             "not in float8, may also be a jax.lax.psum in a shard_map, which jaxina carries"
         )
     identity = identity_of(module)
-    carries_sums = not _report.says_off(compiled)
+    carries_sums = not (_report.says_off(compiled) or _report.name(compiled) == run.BROADCAST)
+    moved = sorted({size for one in _hlo.collectives(compiled, frozenset()) if one.only_moves for size in one.sizes})
     compare = bool(_BRANCHES.search(compiled))
-    precision = _tracing_settings.precision.value.numbers
+    found = _PRECISION.search(compiled)
+    precision = [int(number) for number in found.group(1).split()] if found else _tracing_settings.Precision().numbers
 
     def in_run() -> contextlib.AbstractContextManager[None]:
-        return _run(identity, processes, carries_sums, precision, compare, what)
+        return _run(identity, processes, carries_sums, moved, precision, compare, what)
 
-    from jaxina._jax_compat.run import Enclosed
-
-    return lambda call: Enclosed(call, in_run)
+    return lambda call: run.Enclosed(call, in_run)
 
 
 @contextlib.contextmanager
 def _run(
-    identity: int, processes: list[int], carries_sums: bool, precision: list[int], compare: bool, what: str
+    identity: int,
+    processes: list[int],
+    carries_sums: bool,
+    moved: list[int],
+    precision: list[int],
+    compare: bool,
+    what: str,
 ) -> Iterator[None]:
     if not _one_at_a_time.acquire(timeout=_patience):
         raise CollectiveTimeoutError(
@@ -192,7 +204,7 @@ def _run(
         )
     completed = False
     try:
-        _native.begin_mpi_program(identity, processes, carries_sums, precision)
+        _native.begin_mpi_program(identity, processes, carries_sums, moved, precision)
         number = _watching.progress.begin(processes, what)
         try:
             yield

@@ -79,17 +79,19 @@ void bind_mpi(nb::module_& m) {
       "  ended: ended(rank) -> bool, whether a process is known to have ended.");
   m.def(
       "begin_mpi_program",
-      [](std::uint64_t identity, std::vector<int> processes, bool carries_sums,
+      [](std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::vector<std::uint64_t> moved,
          const std::vector<std::int64_t>& precision) {
-        mpi::running_program().begin(identity, std::move(processes), carries_sums, Precision::from(precision));
+        mpi::running_program().begin(identity, std::move(processes), carries_sums, std::move(moved),
+                                     Precision::from(precision));
       },
-      "identity"_a, "processes"_a, "carries_sums"_a, "precision"_a,
+      "identity"_a, "processes"_a, "carries_sums"_a, "moved"_a, "precision"_a,
       "Begins a run of a program whose collectives XLA makes through MPI. A process may have only one such run at a "
       "time; end_mpi_program() ends it.\n\n"
       "Args:\n"
       "  identity: 64 bits, equal in all processes that run the same program.\n"
       "  processes: the ranks of these processes, ascending.\n"
       "  carries_sums: whether the program's sums go to the aggregator.\n"
+      "  moved: numbers of elements. Sums of so many only move data, so the processes make them in floats.\n"
       "  precision: bits, smallest, whether rounding is stochastic, and seed: see jaxina.collectives.");
   m.def("end_mpi_program", &mpi::end_program, "compare"_a, "completed"_a, nb::call_guard<nb::gil_scoped_release>(),
         "Ends the run that begin_mpi_program() began.\n\n"

@@ -16,6 +16,7 @@ from jax._src.interpreters.pxla import _cached_lowering_to_hlo
 from jax._src.lib.mlir import ir
 from jax._src.lib.mlir.dialects import func as func_dialect
 from jax._src.lib.mlir.dialects import hlo
+from jax._src.sharding_impls import ShardingContext
 
 from jaxina._jax_compat.effect import ORDER, register
 from jaxina._jax_compat.lowering import PARTIAL_AUTO_BREAKS, as_dict, note, under_way
@@ -78,9 +79,17 @@ def check() -> None:
     wanted = {"ordered_effects", "axis_context"}
     if missing := wanted - set(inspect.signature(lower_jaxpr_to_module).parameters):
         raise ImportError(f"jax._src.interpreters.mlir.lower_jaxpr_to_module takes no {min(missing)}")
+    if not hasattr(ShardingContext, "num_devices"):
+        raise ImportError("jax._src.sharding_impls.ShardingContext has no num_devices")
 
 
-def install(finish_module: Callable[[ir.Module], None], reasons: str, separator: str) -> None:
+def install(
+    finish_module: Callable[[ir.Module], None],
+    reasons: str,
+    separator: str,
+    all_stay: Callable[[], str | None],
+    settings: Callable[[], dict[str, str]],
+) -> None:
     """Registers the effect ORDER, and makes compiled programs create its token themselves.
 
     JAX would pass the token in and out of every call of a program, in Python. That costs several times the call itself.
@@ -91,6 +100,9 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
       finish_module: is called with each lowered module that has the effect.
       reasons: name of the module's frontend attribute that gets the reasons why sums of the program stay with XLA.
       separator: separates the reasons.
+      all_stay: is called when the lowering of a program for several devices begins. It returns why all its sums stay
+        with XLA, also those that XLA's partitioner inserts later; None if not all do.
+      settings: is called then, too. It returns more frontend attributes of the module.
     """
     register()
 
@@ -108,14 +120,21 @@ def install(finish_module: Callable[[ir.Module], None], reasons: str, separator:
         token_inside, under_way.token_inside = under_way.token_inside, False
         under_way.devices = getattr(kwargs["axis_context"], "device_assignment", None)
         under_way.reasons = {}
+        attributes: dict[str, str] = {}
         try:
+            if getattr(kwargs["axis_context"], "num_devices", 1) > 1:
+                attributes = settings()
+                if all_reason := all_stay():
+                    note(all_reason)
             if ORDER in kwargs["ordered_effects"] and (reason := _not_carried(jaxpr.jaxpr)):
                 note(reason)
                 jaxpr = _without_order(jaxpr)
                 kwargs["ordered_effects"] = [e for e in kwargs["ordered_effects"] if e != ORDER]
             result = lower_jaxpr_to_module(name, jaxpr, *args, **kwargs)
             if under_way.reasons:
-                _set_frontend_attribute(result.module, reasons, separator.join(under_way.reasons))
+                attributes[reasons] = separator.join(under_way.reasons)
+            for attribute, value in attributes.items():
+                _set_frontend_attribute(result.module, attribute, value)
         finally:
             under_way.devices, under_way.token_inside, under_way.reasons = outer
         ordered = list(kwargs["ordered_effects"])

@@ -18,6 +18,12 @@ from jax._src.interpreters.pxla import ExecuteReplicated, MeshExecutable, Unload
 # runs to JAX.
 Around = Callable[[Any, Callable[[], str], list[int]], Callable[[Any], Any] | None]
 
+BROADCAST = "jit__psum"
+"""XLA's name for the program of `jax.experimental.multihost_utils.broadcast_one_to_all`.
+
+It sums one process's data and the zeros of all others.
+"""
+
 _from_hlo = UnloadedMeshExecutable.from_hlo
 
 

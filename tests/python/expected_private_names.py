@@ -142,6 +142,7 @@ EXPECTED: dict[str, Expectation] = {
     f"{IR}.SymbolTable": has("__getitem__"),
     f"{IR}.TypeAttr": whose("get", takes("type")),
     f"{IR}.Value": has("type", "replace_all_uses_with"),
+    "jax._src.sharding_impls.ShardingContext": has("device_assignment", "num_devices"),
     "jax._src.xla_bridge.backends_are_initialized": gives(bool, lambda found: found()),
 }
 
@@ -153,7 +154,6 @@ MET: dict[str, Expectation] = {
         *("avals_in", "avals_out", "module_context", "primitive", "replace", "set_tokens_out", "tokens_in")
     ),
     f"{MLIR}.ModuleContext": has("axis_context"),
-    "jax._src.sharding_impls.ShardingContext": has("device_assignment"),
 }
 
 if __name__ == "__main__":

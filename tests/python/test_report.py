@@ -104,6 +104,7 @@ def test_strict_refuses_what_stays_unless_it_is_meant():
             jax.jit(lambda x: x.sum() * 7)(x)
         with jaxina.collectives(False):
             jax.jit(sharded(narrow))(x)
+            jax.jit(lambda x: x.sum() * 8)(x)  # a sum of the partitioner
         with jaxina.collectives(True):
             jax.jit(sharded(lambda x: lax.pmax(lax.psum(x, "w"), "w")))(x)
     finally:
@@ -174,8 +175,25 @@ ENTRY %main (p: f32[2]) -> f32[2] {
 def test_reading_a_module():
     found = list(_hlo.collectives(HLO, frozenset(("jaxina_all_reduce",))))
     assert [(one.kind, one.operands, one.sums, one.made_of) for one in found] == [
-        ("all-reduce", 2, True, "psum"),
-        ("all-reduce", 1, False, ""),
-        ("jaxina_all_reduce", 2, True, "all-reduce"),
-        ("all-gather", 1, False, ""),
+        ("all-reduce", 2, True, ("psum",)),
+        ("all-reduce", 1, False, ()),
+        ("jaxina_all_reduce", 2, True, ("all-reduce",)),
+        ("all-gather", 1, False, ()),
     ]
+
+
+@pytest.mark.parametrize(
+    "path, made_of, moves",
+    [
+        ("jit(f)/jvp()/dot_general", ("dot_general",), False),
+        ("jit(f)/(transpose(jvp())/dot_general:jvp(a:b)/reduce_sum)", ("dot_general", "reduce_sum"), False),
+        ("jit(f)/(reduce_sum:squeeze:squeeze)", ("reduce_sum", "squeeze", "squeeze"), True),
+        ("jit(f)/jit(take)/gather", ("gather",), True),
+        ("", (), True),
+    ],
+)
+def test_a_sum_that_may_only_move_data_is_told_by_what_it_was_made_of(path: str, made_of: tuple[str, ...], moves: bool):
+    """XLA merges all-reduces of several operations, and writes their paths as one."""
+    text = HLO.replace("jit(f)/psum", path) if path else HLO.replace(', metadata={op_name="jit(f)/psum"}', "")
+    first = next(_hlo.collectives(text, frozenset()))
+    assert (first.made_of, first.only_moves, first.sizes) == (made_of, moves, [2, 3])

@@ -124,8 +124,12 @@ before = carried()
 with jaxina.collectives(False):
     f = jax.jit(jax.shard_map(lambda x: lax.psum(x, "w"), mesh=mesh, in_specs=P("w"), out_specs=P()))
     same("exact floats", whole(f(tiny))[3], np.float32(n * 1e-12))
+    assert jaxina.report().programs[-1].carried == 0, jaxina.report()
+    columns = laid_out(np.where(np.arange(4 * n) == 0, 1, 1e-12).reshape(n, 4).astype(np.float32))
+    f = jax.jit(lambda x: x.sum(0), out_shardings=NamedSharding(mesh, P()))
+    same("exact floats of the partitioner", whole(f(columns))[1], np.float32(n * 1e-12))
+    assert jaxina.report().programs[-1].stays[0].why == "jaxina.collectives(False)", jaxina.report()
 assert carried() == before
-assert jaxina.report().programs[-1].carried == 0, jaxina.report()
 
 # jaxina carries at the same time the psum that the program asks for and the sums that the partitioner inserts.
 def both(x):
@@ -163,6 +167,7 @@ assert carried() > before
 def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_path, processes: int):
     want = [
         "exact floats",
+        "exact floats of the partitioner",
         "two streams",
         "a loop with a sum",
         "a program of some",
@@ -172,6 +177,46 @@ def test_every_program_goes_on_wherever_jaxina_is_switched_off_or_has_ended(tmp_
     ]
     for lines in outputs(tmp_path, LIKE, processes):
         assert lines == [name for name in want if processes > 2 or name != "a program of some"]
+
+
+MOVES = """
+from jax.experimental import multihost_utils
+
+sizes = np.float32([6000, 6e-4, 0.6, 6e-8, 1e-12, 1])  # in one block, and far apart
+table = np.random.default_rng(1).standard_normal((4 * n, 6)).astype(np.float32) * sizes
+t, ids, everywhere = laid_out(table), np.array([0, 5, 2, 5]), NamedSharding(mesh, P())
+before = carried()
+print(np.array_equal(whole(t[5]), table[5]))
+print(np.array_equal(whole(jax.jit(lambda t: t[ids], out_shardings=everywhere)(t)), table[ids]))
+row, total = jax.jit(lambda t: (t[5], t[:, 0].sum()), out_shardings=everywhere)(t)  # XLA merges these two
+print(np.array_equal(whole(row), table[5]), abs(whole(total) - table[:, 0].sum()) < 1)
+print(np.array_equal(multihost_utils.broadcast_one_to_all(table.ravel() * (1 + rank)), table.ravel()))
+assert carried() == before
+jax.block_until_ready(jax.jit(lambda t: t.sum(0), out_shardings=everywhere)(t))
+assert carried() == before + 1
+"""
+
+
+@pytest.mark.parametrize("init", ["timeout=8", "bits=8, timeout=8"])
+def test_data_that_moves_by_sums_stays_as_it_is(tmp_path, init: str):
+    """The partitioner makes a row of a divided table by summing it and zeros. No sum may round it."""
+    for lines in outputs(tmp_path, MOVES, init=init):
+        assert lines == ["True", "True", "True True", "True"]
+
+
+def test_a_program_compiled_ahead_keeps_the_bits_it_was_lowered_with(tmp_path):
+    program = """
+    rows = np.where(np.arange(4 * n) == 0, 1, 1e-12).reshape(n, 4).astype(np.float32)
+    f = jax.jit(lambda x: x.sum(0), out_shardings=NamedSharding(mesh, P()))
+    with jaxina.collectives(bits=64):
+        wide = f.lower(laid_out(rows))
+    few = f.lower(laid_out(rows))
+    with jaxina.collectives(bits=64):
+        few = few.compile()
+    print(whole(wide.compile()(laid_out(rows)))[1] > 0, whole(few(laid_out(rows)))[1] > 0)
+    """
+    for lines in outputs(tmp_path, program):
+        assert lines == ["True False"]
 
 
 def test_a_program_of_one_process_in_a_job_of_two(tmp_path):

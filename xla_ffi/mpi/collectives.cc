@@ -55,7 +55,9 @@ std::vector<std::byte> reduce_own(const Communicator& communicator, const void* 
   return reduced;
 }
 
-bool carried(Op op) { return op == Op::kSum && running_program().carries_sums() && Engine::instance().running(); }
+bool carried(Op op, std::size_t count) {
+  return op == Op::kSum && running_program().carries_sum(count) && Engine::instance().running();
+}
 
 }  // namespace
 
@@ -74,7 +76,7 @@ void all_reduce(const Communicator& communicator, const void* in, void* out, std
   const std::uint64_t name = communicator.next_collective(what(kReduce, count, type, op));
   if (n == 1) {
     std::memmove(out, in, count * data.bytes);
-  } else if (carried(op)) {
+  } else if (carried(op, count)) {
     communicator.sum(running_program().precision().tensor(data.element, count * data.parts, in, out), name);
   } else {
     std::vector<std::size_t> ends(n);
@@ -90,7 +92,7 @@ void reduce_scatter(const Communicator& communicator, const void* in, void* out,
   const DataType data = data_type(type);
   const auto n = static_cast<std::size_t>(communicator.size());
   const std::uint64_t name = communicator.next_collective(what(kScatter, count, type, op));
-  if (n > 1 && carried(op)) {
+  if (n > 1 && carried(op, count)) {
     // An all-reduce of the whole operand: the aggregator needs all of it in any case, and returns all of the sum.
     std::vector<std::byte> sums(n * count * data.bytes);
     communicator.sum(running_program().precision().tensor(data.element, n * count * data.parts, in, sums.data()), name);

@@ -1,6 +1,7 @@
 // Names runs and calls by hashing what all processes of the program know alike.
 #include "xla_ffi/mpi/running_program.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "rdma_engine/errors.h"
@@ -16,12 +17,13 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
 }
 
 void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums,
-                           const Precision& precision) {
+                           std::vector<std::uint64_t> moved, const Precision& precision) {
   const std::lock_guard lock(mutex_);
   identity_ = identity;
   run_ = hash_of({identity, ++runs_[identity]});
   processes_ = std::move(processes);
   carries_sums_ = carries_sums;
+  moved_ = std::move(moved);
   precision_ = precision;
   collectives_ = 0;
   calls_.clear();
@@ -49,9 +51,9 @@ std::uint64_t RunningProgram::identity() const {
   return identity_;
 }
 
-bool RunningProgram::carries_sums() const {
+bool RunningProgram::carries_sum(std::uint64_t count) const {
   const std::lock_guard lock(mutex_);
-  return carries_sums_;
+  return carries_sums_ && std::find(moved_.begin(), moved_.end(), count) == moved_.end();
 }
 
 Precision RunningProgram::precision() const {

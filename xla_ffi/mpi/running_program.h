@@ -21,8 +21,9 @@ class RunningProgram {
  public:
   // Begins a run. A process may have only one program with collectives under way at a time; the caller ensures that.
   // `identity`: equal in all processes that run the same program. `processes`: the ranks of these processes, ascending.
-  // `carries_sums`: whether its sums go to the aggregator.
-  void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, const Precision& precision);
+  // `carries_sums`: whether its sums go to the aggregator, except those of as many elements as one of `moved`.
+  void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::vector<std::uint64_t> moved,
+             const Precision& precision);
 
   struct Failure {
     Status status;
@@ -41,7 +42,7 @@ class RunningProgram {
   void forget();
 
   std::uint64_t identity() const;
-  bool carries_sums() const;
+  bool carries_sum(std::uint64_t count) const;
   Precision precision() const;
   std::vector<int> processes() const;
   // Returns the name of the run. Processes that run the same program for the nth time have the same name.
@@ -63,6 +64,7 @@ class RunningProgram {
   std::vector<int> processes_;
   std::optional<Failure> failure_;
   bool carries_sums_ = false;
+  std::vector<std::uint64_t> moved_;
   Precision precision_;
 };
 
