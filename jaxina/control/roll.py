@@ -6,6 +6,9 @@ patience). When all have come, the coordinator tells them where the service of j
 patience ends first, the coordinator tells all processes which are missing. The connections stay open. When one closes,
 its process has ended, and the coordinator tells the others.
 
+A process whose rank has ended already belongs to the job's next start: `jaxina run` of its host has started it again,
+while the previous start's coordinator still runs on another host. It is told so, and calls again.
+
 A process may tell the coordinator what its watchdog found. Whoever asks (`jaxina status --coordinator`) gets a view of
 the job.
 """
@@ -104,7 +107,7 @@ class Roll:
             self._selector.register(connection, selectors.EVENT_READ)
 
     def stay(self) -> None:
-        """Tells the processes about each process that ends, and refuses processes that still come. It never returns."""
+        """Tells the processes about each process that ends, and sends away those that still come. It never returns."""
         while True:
             self._look(None)
 
@@ -135,6 +138,9 @@ class Roll:
                     "JAXINA_RANK counts from 0"
                 ),
             )
+        elif answer.rank in self._ended_ranks:
+            _send(connection, {"ended": answer.rank})
+            connection.close()
         elif answer.rank in self._here:
             holder = self._here[answer.rank][0]
             _refuse(

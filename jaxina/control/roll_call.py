@@ -145,6 +145,8 @@ class CoordinatorConnection:
 def answer_roll(address: str, me: Answer, tls: Tls | None = None) -> tuple[str, CoordinatorConnection]:
     """Answers the roll call, and waits until all processes have come.
 
+    It calls again as long as no coordinator is there, or only that of a previous start, in which this rank has ended.
+
     Args:
       address: the coordinator's, HOST:PORT.
       me: what this process says.
@@ -155,7 +157,8 @@ def answer_roll(address: str, me: Answer, tls: Tls | None = None) -> tuple[str, 
       the process lives.
 
     Raises:
-      NeverJoinedError: some processes did not come in time, and the message names them; or no coordinator answers.
+      NeverJoinedError: some processes did not come in time, and the message names them; or no coordinator answers, or
+        only that of a previous start.
       RankTakenError: another process has this rank.
       MismatchError: the coordinator expects another number of processes, or processes have different settings.
       InvalidArgumentError: the rank is not below the number of processes, or two hosts have one name.
@@ -163,21 +166,30 @@ def answer_roll(address: str, me: Answer, tls: Tls | None = None) -> tuple[str, 
     """
     deadline = time.monotonic() + me.patience
     while True:
+        why: OSError | None = None
         try:
             outcome, connection = _say(address, me, deadline, tls)
         except OSError as error:
             _raise_if_tls_failed(address, tls, error)
-            if time.monotonic() >= deadline:
-                raise NeverJoinedError(
-                    f"no coordinator answered at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}). "
-                    "`jaxina coordinator` starts one; `jaxina run` starts its own"
-                ) from error
-            time.sleep(_RETRY)
-            continue
-        if "error" in outcome:
+            why = error
+            what = (
+                f"no coordinator answered at JAXINA_COORDINATOR={address} within {me.patience:g} s ({error}). "
+                "`jaxina coordinator` starts one; `jaxina run` starts its own"
+            )
+        else:
+            if "service" in outcome:
+                return outcome["service"], CoordinatorConnection(connection)
             connection.close()
-            raise from_code(outcome["error"], outcome["message"])
-        return outcome["service"], CoordinatorConnection(connection)
+            if "error" in outcome:
+                raise from_code(outcome["error"], outcome["message"])
+            what = (
+                f"for the coordinator at JAXINA_COORDINATOR={address}, process {outcome['ended']} has ended, and no "
+                f"other took its place within {me.patience:g} s: start all processes of the job again, with a new "
+                "coordinator"
+            )
+        if time.monotonic() >= deadline:
+            raise NeverJoinedError(what) from why
+        time.sleep(_RETRY)
 
 
 def look_at_job(address: str, patience: float, tls: Tls | None = None) -> JobView:

@@ -48,16 +48,21 @@ def coordinator():
                 asked.append("start")
                 return SERVICE
 
-            def run():
-                roll = Roll(listener, processes, serve, tls and tls.of_listener, callers)
-                with contextlib.suppress(JaxinaError, OSError, ValueError):
-                    roll.call()
-                    roll.stay()
-
-            threading.Thread(target=run, daemon=True).start()
+            serve_roll(Roll(listener, processes, serve, tls and tls.of_listener, callers))
             return address_of(listener), asked
 
         yield start
+
+
+def serve_roll(roll):
+    """Calls the roll in a thread."""
+
+    def run():
+        with contextlib.suppress(JaxinaError, OSError, ValueError):
+            roll.call()
+            roll.stay()
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 @pytest.fixture
@@ -135,9 +140,11 @@ def test_a_taken_rank_is_refused_and_the_others_go_on(coordinator):
 
 def test_who_comes_when_all_are_there_is_refused(coordinator):
     address, _ = coordinator(2)
-    assert in_threads(*[answer(address, rank, 2) for rank in range(2)]) == [SERVICE] * 2
+    (_, one), (_, other) = in_threads(*[lambda rank=rank: come(address, rank, 2) for rank in range(2)])
     (late,) = in_threads(answer(address, 0, 2, pid=333))
     assert isinstance(late, RankTakenError) and "pid 333" in late.message
+    one.end()
+    other.end()
 
 
 def test_who_ends_is_told_to_the_others(coordinator):
@@ -149,6 +156,45 @@ def test_who_ends_is_told_to_the_others(coordinator):
     rooms[2].end()
     assert eventually(lambda: rooms[0].ended() == {1, 2})
     rooms[0].end()
+
+
+def test_a_process_that_starts_again_finds_the_next_coordinator():
+    """One host of several may start its processes again while the coordinator of the previous start still runs."""
+    called = threading.Event()
+
+    class Previous(Roll):
+        def note(self, connection, line):
+            super().note(connection, line)
+            if self._ended_ranks:
+                called.set()
+
+    with listen("127.0.0.1:0") as listener:
+        address = address_of(listener)
+        serve_roll(Previous(listener, 2, lambda: "the previous service"))
+        (_, stays), (_, ends) = in_threads(*[lambda rank=rank: come(address, rank, 2) for rank in range(2)])
+        ends.end()
+        assert eventually(lambda: stays.ended() == {1})
+        results = []
+        again = threading.Thread(target=lambda: results.extend(in_threads(answer(address, 1, 2, pid=333))))
+        again.start()
+        assert called.wait(20)
+    stays.end()
+    with listen(address) as listener:
+        serve_roll(Roll(listener, 2, lambda: SERVICE))
+        assert in_threads(answer(address, 0, 2)) == [SERVICE]
+        again.join(20)
+    assert results == [SERVICE]
+
+
+def test_a_process_that_alone_starts_again_is_told_so(coordinator):
+    address, _ = coordinator(2)
+    (_, stays), (_, ends) = in_threads(*[lambda rank=rank: come(address, rank, 2) for rank in range(2)])
+    ends.end()
+    assert eventually(lambda: stays.ended() == {1})
+    (error,) = in_threads(answer(address, 1, 2, patience=0.3))
+    assert isinstance(error, NeverJoinedError) and address in error.message
+    assert "process 1 has ended" in error.message and "start all processes" in error.message
+    stays.end()
 
 
 def test_an_address_in_use_is_refused():
