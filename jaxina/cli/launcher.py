@@ -4,7 +4,8 @@ It has one thread and one event loop. So no other thread exists when children ar
 Python code between fork and exec. And everything is awaited in one place.
 
 No child outlives the launcher. If the launcher dies, the kernel kills the children (PR_SET_PDEATHSIG). If it ends by
-itself, it ends each child's whole process group.
+itself, it ends each child's whole process group. What a child has started in a session of its own is not the launcher's
+to end. It may hold the child's pipes, so the launcher does not wait for their end without limit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import collections
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import os
 import selectors
 import signal
@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from jaxina.cli.children import die_with
+from jaxina.cli.output_pipe import OutputPipe
 from jaxina.cli.signals import name_of
 from jaxina.cli.tagged_output import LineSplitter, TaggedOutput
 from jaxina.control.open_files import make_room
@@ -70,6 +71,7 @@ class _Worker:
         self.process = process
         self.pidfd = os.pidfd_open(process.pid)
         self.last_lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
+        self.pipes: list[OutputPipe] = []
         self.ended = False
 
     def close(self) -> None:
@@ -115,7 +117,6 @@ class Launcher:
         self._failure_grace = failure_grace
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
-        self._open_pipes = 0
         self._failures: list[_Failure] = []
         self._interrupted_by: int | None = None
         self._ending = False
@@ -196,23 +197,12 @@ class Launcher:
             remember(text)
 
         splitter = LineSplitter(line, lambda text: self._output.progress(worker.rank, text))
-
-        def readable() -> int:
-            data = os.read(pipe.fileno(), 65536)
-            splitter.feed(data)
-            if not data:
-                self._selector.unregister(pipe)
-                pipe.close()
-                self._open_pipes -= 1
-            return len(data)
-
-        self._selector.register(pipe, selectors.EVENT_READ, readable)
-        self._open_pipes += 1
+        worker.pipes.append(OutputPipe(pipe, splitter, self._selector))
 
     def _supervise(self) -> None:
-        while self._open_pipes or not all(worker.ended for worker in self._workers):
+        while not self._all_ended() or any(pipe.open for worker in self._workers for pipe in worker.pipes):
             for key, _ in self._selector.select(self._patience()):
-                if key.fd in self._selector.get_map():  # `_drain` may have read the end of another worker's output
+                if key.fd in self._selector.get_map():  # a worker's end may have read the end of its output
                     key.data()
             now = time.monotonic()
             if self._terminate_at is not None and now >= self._terminate_at:
@@ -223,6 +213,19 @@ class Launcher:
             if self._kill_at is not None and now >= self._kill_at:
                 self._kill_at = now + TERMINATE_GRACE
                 self._end_all(signal.SIGKILL)
+                if self._all_ended():
+                    self._stop_reading()
+
+    def _all_ended(self) -> bool:
+        return all(worker.ended for worker in self._workers)
+
+    def _stop_reading(self) -> None:
+        """Reads what was written until now, and no more: who still holds a pipe is beyond the reach of signals."""
+        for worker in self._workers:
+            for pipe in worker.pipes:
+                pipe.drain()
+                if pipe.open:
+                    pipe.end()
 
     def _patience(self) -> float | None:
         times = [t for t in (self._terminate_at, self._kill_at) if t is not None]
@@ -234,7 +237,7 @@ class Launcher:
         worker.ended = True
         if status != 0 and not self._ending and self._interrupted_by is None:
             self._failed(worker, status)
-        if all(w.ended for w in self._workers):
+        if self._all_ended():
             # Descendants of a worker may still hold its pipes. The run is over for them too.
             self._ending = True
             self._end_all(signal.SIGTERM)
@@ -242,7 +245,8 @@ class Launcher:
                 self._kill_at = time.monotonic() + TERMINATE_GRACE
 
     def _failed(self, worker: _Worker, status: int) -> None:
-        self._drain(worker)
+        for pipe in worker.pipes:
+            pipe.drain()  # so that the last lines are known
         if status < 0:
             how, code = f"was killed by {name_of(-status)}", 128 - status
         else:
@@ -264,18 +268,6 @@ class Launcher:
         reason = first.how + (f"; worker {lost} failed because of that" if lost else "")
         return Outcome(first.code, reason, first.last_lines, interrupted)
 
-    def _drain(self, worker: _Worker) -> None:
-        """Reads the output that the worker wrote before it ended, so that its last lines are known.
-
-        It reads no more than a pipe holds: descendants of the worker may go on writing.
-        """
-        for key in list(self._selector.get_map().values()):
-            pipe = key.fileobj
-            if pipe in (worker.process.stdout, worker.process.stderr):
-                left = fcntl.fcntl(key.fd, fcntl.F_GETPIPE_SZ)
-                while left > 0 and key.fd in self._selector.get_map() and _readable(key.fd):
-                    left -= key.data()
-
     def _interrupted(self, number: int, _frame: Any) -> None:
         now = time.monotonic()
         again = self._interrupted_by is not None or self._ending
@@ -293,9 +285,3 @@ class Launcher:
     def _end_all(self, number: int) -> None:
         for worker in self._workers:
             worker.signal_group(number)
-
-
-def _readable(fd: int) -> bool:
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_READ)
-        return bool(selector.select(0))

@@ -1,15 +1,18 @@
 """The launcher of `jaxina run` in this process, with scripts of the shell as workers."""
 
+import contextlib
 import io
 import os
 import resource
 import select
 import signal
 import threading
+import time
 
 import pytest
 from control_fakes import eventually
 
+from jaxina.cli import launcher as launcher_module
 from jaxina.cli.launcher import Launcher
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.errors import InvalidArgumentError, SystemCallError
@@ -50,6 +53,28 @@ def test_a_child_that_writes_without_end_does_not_hold_the_launcher():
     with open(os.devnull, "w") as nowhere:
         outcome = launcher("yes & sleep 0.2; exit 4", "sleep 60", output=TaggedOutput(stdout=nowhere)).run()
     assert outcome.code == 4
+
+
+@pytest.fixture
+def held(tmp_path):
+    """What a worker's script begins with, to leave something behind in a session of its own that holds its pipes."""
+    pid = tmp_path / "pid"
+    inner = f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 20"
+    yield f"setsid bash -c '{inner}' & until [ -e {pid} ]; do sleep 0.02; done"
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("code", [0, 4])
+def test_what_a_worker_leaves_in_a_session_of_its_own_does_not_hold_the_launcher(monkeypatch, held, code):
+    monkeypatch.setattr(launcher_module, "TERMINATE_GRACE", 0.2)
+    out, err = io.StringIO(), io.StringIO()
+    began = time.monotonic()
+    launched = launcher(f"{held}; echo said >&2; printf last; exit {code}", output=TaggedOutput(out, err))
+    outcome = launched.run()
+    assert time.monotonic() - began < 10
+    assert outcome.code == code and outcome.last_lines == (("said",) if code else ())
+    assert out.getvalue() == "[0] last\n" and err.getvalue() == "[0] said\n"
 
 
 def test_ctrl_c_while_the_others_end_is_known_afterwards():
