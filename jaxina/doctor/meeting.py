@@ -29,6 +29,7 @@ from jaxina.errors import (
     from_code,
 )
 
+_WELCOME = 2.0  # seconds that a caller has to say who it is, while other callers wait
 _RETRY = 0.1  # seconds between two attempts to connect
 _MAX_LINE = 1 << 20
 _PER_PAIR = 60.0  # seconds that the probes of one way may take
@@ -39,24 +40,34 @@ class _Line:
 
     def __init__(self, connection: socket.socket, deadline: float):
         self._connection = connection
-        self._file = connection.makefile("rb")
+        self._rest = b""
         self.deadline = deadline
 
     def send(self, message: dict[str, Any]) -> None:
-        self._connection.settimeout(max(self.deadline - time.monotonic(), 0.01))
+        self._wait_until_deadline()
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> dict[str, Any]:
-        self._connection.settimeout(max(self.deadline - time.monotonic(), 0.01))
-        line = self._file.readline(_MAX_LINE)
-        message = json.loads(line) if line.endswith(b"\n") else None
+        line, end, self._rest = self._rest.partition(b"\n")
+        while not end and len(line) < _MAX_LINE:
+            self._wait_until_deadline()
+            data = self._connection.recv(_MAX_LINE)
+            if not data:
+                break
+            more, end, self._rest = data.partition(b"\n")
+            line += more
+            if not end and time.monotonic() > self.deadline:  # its parts may go on to come, each in time
+                raise TimeoutError("timed out")
+        message = json.loads(line) if end else None
         if not isinstance(message, dict):
             raise ConnectionError("it closed the connection, or is no `jaxina doctor`")
         return message
 
     def close(self) -> None:
-        self._file.close()
         self._connection.close()
+
+    def _wait_until_deadline(self) -> None:
+        self._connection.settimeout(max(self.deadline - time.monotonic(), 0.01))
 
 
 def host_meeting(
@@ -77,12 +88,13 @@ def host_meeting(
 
     Raises:
       NeverJoinedError: a node did not come, or did not tell what it found. The message names it.
+      JobRejectedError: a node did not come, and a host was refused, as it does not know the token.
       RankTakenError: two came with one number.
       MismatchError: one expects another number of nodes.
-      JobRejectedError: one does not know the token.
     """
     deadline = time.monotonic() + patience
     hosts, lines = {0: own}, dict[int, _Line]()
+    refused: JobRejectedError | None = None
     try:
         while len(hosts) < nodes:
             listener.settimeout(max(deadline - time.monotonic(), 0.01))
@@ -90,15 +102,20 @@ def host_meeting(
                 connection, _ = listener.accept()
             except TimeoutError:
                 missing = ", ".join(str(node) for node in range(nodes) if node not in hosts)
+                late = f"node {missing} of {nodes} did not come within {patience:g} s: "
+                if refused is not None:
+                    raise JobRejectedError(late + refused.message) from None
                 raise NeverJoinedError(
-                    f"node {missing} of {nodes} did not come within {patience:g} s: call `jaxina doctor` there "
-                    "too, with its "
-                    "own --node, and check that it reaches --coordinator"
+                    f"{late}call `jaxina doctor` there too, with its own --node, and check that it reaches "
+                    "--coordinator"
                 ) from None
-            line = _Line(connection, deadline)
+            line = _Line(connection, min(deadline, time.monotonic() + _WELCOME))
             try:
                 facts = _welcome(line, nodes, hosts, token)
-            except (OSError, ValueError, KeyError, TypeError):
+            except JobRejectedError as error:  # it need not be one of the nodes
+                refused = error
+                continue
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 line.close()
                 continue
             hosts[facts.node], lines[facts.node] = facts, line

@@ -1,5 +1,6 @@
 """`jaxina doctor`: what it finds wrong with a cluster, how hosts meet, and what probes measure."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,12 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from control_fakes import in_threads
 from patience import PATIENCE
 
 from jaxina.control.coordinator import address_of, listen
+from jaxina.doctor import meeting as meeting_module
 from jaxina.doctor.facts import Facts, own_facts
 from jaxina.doctor.findings import BUFFER, problems
 from jaxina.doctor.meeting import attend_meeting, host_meeting
@@ -177,7 +180,6 @@ def test_hosts_meet_and_measure_each_other(meeting):
 @pytest.mark.parametrize(
     "other, kind, said",
     [
-        (lambda m: m.attend(1, 2, TOKEN + "x"), JobRejectedError, "set JAXINA_TOKEN"),
         (lambda m: m.attend(1, 3, TOKEN), MismatchError, "--nodes 3, node 0 with 2"),
         (lambda m: m.attend(0, 2, TOKEN), RankTakenError, "two hosts are node 0"),
     ],
@@ -185,6 +187,23 @@ def test_hosts_meet_and_measure_each_other(meeting):
 def test_who_does_not_belong_there_is_refused_on_both_sides(meeting, other, kind, said):
     for error in in_threads(lambda: meeting.host(2, TOKEN), lambda: other(meeting)):
         assert isinstance(error, kind) and said in error.message
+
+
+def test_who_does_not_know_the_token_is_refused_at_once_and_named_in_the_end(meeting):
+    hosted, refused = in_threads(
+        lambda: meeting.host(3, TOKEN, patience=0.5), lambda: meeting.attend(1, 3, TOKEN + "x")
+    )
+    for error in (hosted, refused):
+        assert isinstance(error, JobRejectedError) and "set JAXINA_TOKEN" in error.message
+    assert "node 1, 2 of 3 did not come" in hosted.message
+
+
+def test_who_does_not_know_the_token_does_not_end_the_meeting(meeting):
+    def attend():
+        return meeting.attend(1, 2, TOKEN + "x"), meeting.attend(1, 2, TOKEN)
+
+    (hosts, _), (refused, met) = in_threads(lambda: meeting.host(2, TOKEN), attend)
+    assert isinstance(refused, JobRejectedError) and met is None and len(hosts) == 2
 
 
 def test_who_does_not_come_is_named(meeting):
@@ -199,10 +218,30 @@ def test_nobody_at_the_coordinator_is_an_error():
     assert isinstance(error, NeverJoinedError) and there.address in error.message
 
 
-def test_a_stranger_does_not_disturb_the_meeting(meeting):
+@pytest.mark.parametrize(
+    "says",
+    [b"GET / HTTP/1.0\r\n\r\n" + b"x" * 100_000 + b"\n", b"[" * 60_000 + b"\n", b'{"facts"', b""],
+    ids=["HTTP", "deep", "a part", "nothing"],
+)
+def test_a_stranger_does_not_disturb_the_meeting(meeting, says, monkeypatch):
+    monkeypatch.setattr(meeting_module, "_WELCOME", 0.5)
     with socket.create_connection(meeting.listener.getsockname()) as stranger:
-        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n" + b"x" * 100_000 + b"\n")
-        result, _ = in_threads(lambda: meeting.host(2), lambda: meeting.attend(1, 2))
+        stranger.sendall(says)
+        result, _ = in_threads(lambda: meeting.host(2, patience=8), lambda: meeting.attend(1, 2, patience=4))
+        assert len(result[0]) == 2
+
+
+def test_a_stranger_that_says_a_little_now_and_then_does_not_disturb_the_meeting(meeting, monkeypatch):
+    monkeypatch.setattr(meeting_module, "_WELCOME", 0.5)
+    with socket.create_connection(meeting.listener.getsockname()) as slow:
+
+        def stranger():
+            with contextlib.suppress(OSError):
+                while slow.send(b"x"):
+                    time.sleep(0.02)
+
+        threading.Thread(target=stranger, daemon=True).start()
+        result, _ = in_threads(lambda: meeting.host(2, patience=8), lambda: meeting.attend(1, 2, patience=4))
         assert len(result[0]) == 2
 
 
