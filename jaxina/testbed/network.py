@@ -9,11 +9,12 @@ With racks, each rack has a namespace with a bridge, and one with the rack's swi
 bridge of the core, where the core's switch and the servers are. The oversubscription says how many times as fast the
 links of a rack's workers are together as this link.
 
-A file lists what was made, with the inode of each namespace. `down` removes exactly that.
+A file lists what was made, with the inode of each namespace. `down` removes exactly that. So does `up` if it fails.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -73,7 +74,8 @@ def up(size: Size, link: Link) -> Testbed:
                 for number, host in enumerate(hosts):
                     links.lose(host.namespace, host.bridge, f"port{number}", program)
     except BaseException:
-        down()
+        with contextlib.suppress(SystemCallError, OSError):  # down() says it again; the first error says why
+            _remove(testbed)
         raise
     return testbed
 
@@ -145,17 +147,21 @@ def down() -> None:
 
     Raises:
       InvalidArgumentError: no testbed is up.
+      SystemCallError: this process is not root's, or the kernel refused.
     """
-    testbed = find()
+    _remove(find())
+
+
+def _remove(testbed: Testbed) -> None:
     for name, inode in testbed.inodes.items():
         path = NAMESPACES / name
-        if path.exists() and path.stat().st_ino == inode:
+        if path.exists() and inode in (None, path.stat().st_ino):
             pids = links.run("ip", "netns", "pids", name).split()
             if pids:
                 subprocess.run(["kill", "-KILL", *pids], check=False, capture_output=True)
             links.run("ip", "netns", "del", name)
         shutil.rmtree(_HOSTS / name, ignore_errors=True)
-    STATE.unlink()
+    STATE.unlink(missing_ok=True)
     RATES.unlink(missing_ok=True)
 
 
@@ -169,9 +175,18 @@ def _check_tools(link: Link) -> None:
 
 
 def _add_namespace(testbed: Testbed, name: str) -> None:
-    links.run("ip", "netns", "add", name)
-    testbed.inodes[name] = (NAMESPACES / name).stat().st_ino
-    STATE.write_text(json.dumps(dataclasses.asdict(testbed)))  # right away, so that down() finds it whatever happens
+    _record(testbed, name, None)  # before it is made, so that it is found whatever happens
+    try:
+        links.run("ip", "netns", "add", name)
+    except SystemCallError:
+        del testbed.inodes[name]  # if there is one now, somebody else made it
+        raise
+    _record(testbed, name, (NAMESPACES / name).stat().st_ino)
+
+
+def _record(testbed: Testbed, name: str, inode: int | None) -> None:
+    testbed.inodes[name] = inode
+    STATE.write_text(json.dumps(dataclasses.asdict(testbed)))
 
 
 def _address(host: Host) -> None:

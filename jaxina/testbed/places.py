@@ -91,12 +91,12 @@ class Testbed:
     Attributes:
       size: how many hosts it has.
       link: how its links are.
-      inodes: the inodes of its namespaces, by name.
+      inodes: the inodes of its namespaces, by name; None: it was about to be made.
     """
 
     size: Size
     link: Link
-    inodes: dict[str, int]
+    inodes: dict[str, int | None]
 
     switch_host = _SWITCH_ADDRESS
     switch_namespace = _SWITCH

@@ -12,12 +12,12 @@ import contextlib
 import ctypes
 import os
 import struct
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from jaxina.errors import SystemCallError
+from jaxina.testbed import links
 
 _SYSTEM_CALL = {"x86_64": 321, "aarch64": 280}
 _LOAD, _PIN = 5, 6  # commands of bpf(2)
@@ -51,10 +51,10 @@ def pinned(loss: float) -> Iterator[Path]:
     """Loads the program, and yields a file that names it, for ``tc filter ... bpf da object-pinned FILE``. Needs root.
 
     Raises:
-      SystemCallError: the kernel does not accept the program.
+      SystemCallError: the kernel does not accept the program, or refuses the mount of its file system.
     """
     with tempfile.TemporaryDirectory(prefix="jaxina-bpf-") as folder:
-        subprocess.run(["mount", "-t", "bpf", "none", folder], check=True)
+        links.run("mount", "-t", "bpf", "none", folder)
         try:
             path = Path(folder) / "loss"
             program = _load(loss)
@@ -65,7 +65,7 @@ def pinned(loss: float) -> Iterator[Path]:
                 os.close(program)
             yield path
         finally:
-            subprocess.run(["umount", folder], check=True)
+            links.run("umount", folder)
 
 
 def _load(loss: float) -> int:
