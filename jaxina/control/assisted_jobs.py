@@ -36,6 +36,9 @@ class AssistedJobs:
     def __len__(self) -> int:
         return len(self._jobs)
 
+    def __contains__(self, job: object) -> bool:
+        return job in self._jobs
+
     @contextlib.contextmanager
     def assist(self, request: pb.AssistRequest, asker: str) -> Iterator[pb.Assisting]:
         """Has the data plane help with a job while the context lasts.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Sequence
 
@@ -56,14 +55,10 @@ class LeaderControl:
                     logging.getLogger(service.__name__).setLevel(logging.ERROR)
                 host = f"[{self._host}]" if ":" in self._host else self._host
                 token = self._configuration.token
-                # Servers and switches have jobs that many processes make on their own.
-                ids = secrets.randbits(32)
                 self._server = at_free_port(
                     self._configuration.ports or (),
                     host,
-                    lambda port: ControlServer(
-                        ServersAtWorkers(), f"{host}:{port}", token, ids_from=ids, tls=self._tls
-                    ),
+                    lambda port: ControlServer(ServersAtWorkers(), f"{host}:{port}", token, tls=self._tls),
                 )
             return self._server.address
 

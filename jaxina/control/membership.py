@@ -9,7 +9,7 @@ import dataclasses
 import hmac
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from jaxina._native import JOB_KEY_BYTES
 from jaxina.control import limits
@@ -129,39 +129,37 @@ Effect = Ready | Left | Aborted | Removed
 class Membership:
     """All jobs of one control service. `now` is any clock's seconds that never go back.
 
-    Args:
-      ids_from: the jobs get the ids after this one; None: any.
-
     Attributes:
       jobs: by id.
       draining: whether new jobs are refused.
     """
 
-    def __init__(self, ids_from: int | None = None) -> None:
+    def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.draining = False
         self._quota = JobQuota()
-        # Random, so that a restarted switch does not give out the ids of its predecessor.
-        self._last_id = secrets.randbits(16) if ids_from is None else ids_from
 
-    def create(self, spec: JobSpec, address: str, now: float) -> Job:
+    def create(self, spec: JobSpec, address: str, now: float, elsewhere: Container[int] = ()) -> Job:
         """Makes a job, with an id that no other job has, a random secret, and a random key if it needs one.
 
         Args:
           spec: what is asked for.
           address: where the request comes from.
           now: the time.
+          elsewhere: the ids of jobs that others have made, and that the switch helps with.
 
         Raises:
           JobRejectedError: the switch, or the address, has as many jobs as it may have, or the switch is draining.
         """
         self.check_open()
         self._quota.admit(address, spec.shape.pool_bytes, self.jobs.values(), now)
-        self._last_id = (self._last_id + 1) % 2**32
-        while self._last_id in self.jobs:
-            self._last_id = (self._last_id + 1) % 2**32
+        # Random, so that nobody can guess the next id and take it first, as that of a job that a switch or server shall
+        # help with. Nor does a restarted switch give out the ids of its predecessor.
+        job_id = secrets.randbits(32)
+        while job_id in self.jobs or job_id in elsewhere:
+            job_id = secrets.randbits(32)
         key = secrets.token_bytes(JOB_KEY_BYTES) if spec.encrypt else b""
-        job = Job(self._last_id, secrets.randbits(64), spec, now, address, key)
+        job = Job(job_id, secrets.randbits(64), spec, now, address, key)
         self.jobs[job.id] = job
         return job
 

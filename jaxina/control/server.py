@@ -28,7 +28,6 @@ class ControlServer:
       bind: HOST:PORT to listen at; port 0 picks a free one.
       token: if given, only callers that send it are served.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
-      ids_from: the jobs get the ids after this one; None: any.
       upstream: the control address of the switch that this one is below; empty if there is none.
       tls: if given, only callers with a certificate of the same authority are served.
 
@@ -46,13 +45,10 @@ class ControlServer:
         bind: str,
         token: str | None = None,
         ask_every: float = limits.ASK_EVERY,
-        ids_from: int | None = None,
         upstream: str = "",
         tls: Tls | None = None,
     ):
-        self._service = AggregatorService(
-            data_plane, ask_every=ask_every, ids_from=ids_from, upstream=upstream, secure=tls is not None
-        )
+        self._service = AggregatorService(data_plane, ask_every=ask_every, upstream=upstream, secure=tls is not None)
         self._interceptors = () if token is None else (TokenCheck(token),)
         self._bind = bind
         self._tls = tls

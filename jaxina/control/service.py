@@ -71,7 +71,6 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
       data_plane: what moves the packets.
       clock: seconds that never go back.
       ask_every: the least time between two questions to the data plane about its state, in seconds.
-      ids_from: the jobs get the ids after this one; None: any.
       upstream: the control address of the switch that this one is below; empty if there is none.
       secure: whether calls are encrypted.
     """
@@ -81,14 +80,13 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         data_plane: DataPlane,
         clock: Callable[[], float] = time.monotonic,
         ask_every: float = limits.ASK_EVERY,
-        ids_from: int | None = None,
         upstream: str = "",
         secure: bool = False,
     ):
         self._data_plane = data_plane
         self._secure = secure
         self._clock = clock
-        self._membership = Membership(ids_from)
+        self._membership = Membership()
         self._on_drained: Callable[[], Any] = lambda: None
         self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every, upstream)
@@ -269,7 +267,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
     # ---- inside
 
     def _create(self, spec: JobSpec, address: str) -> Job:
-        job = self._membership.create(spec, address, self._clock())
+        job = self._membership.create(spec, address, self._clock(), self._assisted)
         try:
             if spec.encrypt:
                 self._encrypting_plane().add_encrypted_job(job.id, job.secret, spec.shape, job.key)

@@ -249,14 +249,14 @@ def test_a_job_told_in_brief_shows_how_many_are_there():
 
 
 def test_a_look_fits_80_columns():
-    job = pb.JobStatus(job=4_000_000, workers=64, present=64, slots=128, block_size=256, aborted="worker 3 is gone")
-    rates = {4_000_000: {"updates": 5e5, "packets_sent": 5e5, "bytes_received": 2e9, "bytes_sent": 2e9}}
+    job = pb.JobStatus(job=4_000_000_000, workers=64, present=64, slots=128, block_size=256, aborted="worker 3 is gone")
+    rates = {4_000_000_000: {"updates": 5e5, "packets_sent": 5e5, "bytes_received": 2e9, "bytes_sent": 2e9}}
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(render("[fd00:1234:5678::1]:51000", pb.StatusReply(jobs=[job]), rates))
     text = console.export_text()
-    for whole in ("[fd00:", "4000000", "64/64", "128 x 256", "500 k, 500 k", "2 k, 2 k", "aborted"):
+    for whole in ("[fd00:", "4000000000", "64/64", "128 x 256", "500 k, 500 k", "2 k, 2 k", "aborted"):
         assert whole in text, text
-    assert "job 4000000 is aborted: worker 3 is gone" in text and "…" not in text
+    assert "job 4000000000 is aborted: worker 3 is gone" in text and "…" not in text
 
 
 def test_status_without_a_switch_says_so():

@@ -1,6 +1,7 @@
 """What switches do for jobs that they did not make: real services and data planes in one process."""
 
 import threading
+import types
 
 import pytest
 from control_fakes import eventually
@@ -10,7 +11,7 @@ from rich.console import Console
 from jaxina import _native
 from jaxina.cli.status import render
 from jaxina.control import control_pb2 as pb
-from jaxina.control import limits
+from jaxina.control import limits, membership
 from jaxina.control.assistance import Assistance, Helpers
 from jaxina.control.client import SwitchClient
 from jaxina.control.racks import Layout
@@ -178,6 +179,32 @@ def test_an_id_in_use_is_refused_and_the_job_that_has_it_stays(switches, helpers
     assert eventually(lambda: switch.jobs() == {7})
     assert "exists already" in refusal(switch, combining()).message
     assert switch.jobs() == {7}
+
+
+def create(client):
+    return client.create_job(
+        devices=2, workers=2, slots=16, block_size=256, blocks_per_chunk=1, join_timeout=60, heartbeat_timeout=60
+    )
+
+
+def test_a_stranger_who_takes_the_ids_after_a_jobs_keeps_nobody_from_making_the_next(switches, helpers):
+    switch, helper = switches(), helpers()
+    with SwitchClient(switch.address, 5) as client:
+        first = create(client)
+        for job in range(first.job + 1, first.job + 6):
+            helper.combine(job % 2**32, 1, SHAPE, {switch.address: COMBINE})
+        assert len(switch.jobs()) == 6
+        assert create(client).job not in (first.job, first.job + 1)
+
+
+def test_a_new_job_gets_no_id_of_a_job_that_the_switch_helps_with(switches, helpers, monkeypatch):
+    switch = switches()
+    drawn = iter([7, 7, 8, 1])  # ids, then a secret
+    monkeypatch.setattr(membership, "secrets", types.SimpleNamespace(randbits=lambda bits: next(drawn)))
+    helpers().combine(7, 1, SHAPE, {switch.address: COMBINE})
+    with SwitchClient(switch.address, 5) as client:
+        grant = create(client)
+    assert (grant.job, grant.secret) == (8, 1) and switch.jobs() == {7, 8}
 
 
 def test_an_address_has_so_much_memory_as_a_server(switches, helpers, monkeypatch):

@@ -1,5 +1,7 @@
 """The membership state machine. Tests pass it the time as a number."""
 
+import itertools
+
 import pytest
 
 from jaxina._native import JobShape
@@ -153,6 +155,7 @@ def test_incarnations_differ_in_id_and_secret():
     membership = Membership()
     jobs = [job_of(membership) for _ in range(50)]
     assert len({job.id for job in jobs}) == len({job.secret for job in jobs}) == 50
+    assert all(other.id - one.id != 1 for one, other in itertools.pairwise(jobs)), "nobody can guess the next id"
 
 
 def test_a_switch_that_is_draining_takes_no_new_jobs():
