@@ -49,7 +49,7 @@ class RingMeetings:
 
         Raises:
           InvalidArgumentError: this data plane has no rings, or not this one.
-          JobRejectedError: the worker has come before, or another ring has such a connection.
+          JobRejectedError: the worker has come before, another ring has such a connection, or all workers have left.
           JaxinaError: the error that the job ended with meanwhile.
         """
         if not isinstance(self._data_plane, RingPlane):
@@ -75,12 +75,10 @@ class RingMeetings:
             await asyncio.to_thread(plane.connect_ring, job, ends)
         except JaxinaError as error:
             meeting.fail(error)
-            return
         except Exception as error:
             _log.exception("job %d: the ring was not connected", job)
             meeting.fail(SystemCallError(f"the ring of job {job} was not connected: {error!r}"))
-            return
-        if self._meetings.get(job) is not meeting:  # the job was removed before its ring was there
+        if self._meetings.get(job) is not meeting:  # the job was removed before its ring, or a part of it, was there
             self._data_plane.remove_job(job)
         elif not meeting.connected.done():
             meeting.connected.set_result(ends)
@@ -91,5 +89,6 @@ class RingMeetings:
             self._meetings[job].fail(error)
 
     def forget(self, job: int) -> None:
-        """The job is gone."""
+        """The job is gone. Whoever still waits for its ring waits in vain: all workers may have left in order."""
+        self.end(job, JobRejectedError(f"job {job} has ended: no worker is joined to it any more"))
         self._meetings.pop(job, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -33,8 +34,17 @@ class RingPlane(FakeDataPlane):
         super().__init__()
         self.rings: dict[int, list[QueuePairs]] = {}
         self.refuse_ring_with: Exception | None = None
+        self.connects = threading.Event()  # set when it begins to
+        self.may_connect = threading.Event()
+        self.may_connect.set()
+
+    def remove_job(self, job: int) -> None:
+        self.jobs.pop(job, None)  # as often as it is asked to
+        self.removed.append(job)
 
     def connect_ring(self, job: int, ends: list[QueuePairs]) -> None:
+        self.connects.set()
+        self.may_connect.wait(60)
         if self.refuse_ring_with is not None:
             raise self.refuse_ring_with
         self.rings[job] = ends
@@ -61,6 +71,11 @@ class Workers:
 
     def connect(self, worker: int, end: QueuePairs) -> Future[tuple[QueuePairs, QueuePairs]]:
         return self.threads.submit(self.client.connect_ring, self.grant.job, self.grant.secret, worker, end, 30.0)
+
+    def leave(self) -> None:
+        """All leave in order."""
+        for session in self.sessions:
+            session.leave()
 
     def stop(self) -> None:
         self.client.close()
@@ -107,6 +122,33 @@ def test_the_wait_ends_with_the_job(workers) -> None:
     workers.sessions[2].leave("WORKER_LOST", "it is gone")
     with pytest.raises(WorkerLostError, match="worker 2"):
         waiting.result(30)
+
+
+def test_the_wait_ends_when_all_workers_have_left_in_order(workers) -> None:
+    waiting = [workers.connect(worker, end_of(worker)) for worker in range(WORKERS - 1)]
+    meetings = workers.server._service._rings._meetings
+    assert eventually(lambda: [len(one.ends) for one in meetings.values()] == [WORKERS - 1])
+    workers.leave()
+    for one in waiting:
+        with pytest.raises(JobRejectedError, match="has ended"):
+            one.result(5)
+    assert not meetings
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_is_connected_after_the_end_of_the_job_is_removed(workers, refused) -> None:
+    plane, job = workers.plane, workers.grant.job
+    plane.refuse_ring_with = InvalidArgumentError("a rack's switch refuses") if refused else None
+    plane.may_connect.clear()
+    waiting = [workers.connect(worker, end_of(worker)) for worker in range(WORKERS)]
+    assert plane.connects.wait(60)
+    workers.leave()
+    assert eventually(lambda: plane.removed == [job])
+    plane.may_connect.set()
+    assert eventually(lambda: plane.removed == [job, job], 5)
+    for one in waiting:
+        with pytest.raises(JobRejectedError, match="has ended"):
+            one.result(5)
 
 
 def test_what_the_switch_refuses_reaches_all_workers(workers) -> None:
