@@ -35,7 +35,7 @@ CONNECTS_PER_JOB = 1.0  # per second, after those
 CONNECTS_IN_ALL = (4096, 64)  # at once, and per second
 
 # Streams: sessions of workers, one per process and job.
-WAITING_PER_ADDRESS = 256  # streams that have not sent their Join
+WAITING_PER_ADDRESS = 256  # streams that have not sent their Join, or that wait for the state of a later generation
 MAX_WAITING = 2048
 JOIN_WITHIN = 10.0  # seconds from the start of the stream
 SESSIONS_PER_ADDRESS = 2048

@@ -151,8 +151,7 @@ class CallQuota:
         """
         if not self._calls.of(address, now).take(1, now):
             raise JobRejectedError(
-                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call this switch less "
-                "often"
+                f"more than {limits.CALLS_PER_ADDRESS[1]} calls a second come from {address}: call less often"
             )
 
 
@@ -181,12 +180,11 @@ class OpenLimit:
         """
         if self._open[address] >= self._per_address:
             raise JobRejectedError(
-                f"{address} has {self._per_address} {self._what} at this switch, the most for one "
-                f"address: end some, {_OWN_SWITCH}"
+                f"{address} has {self._per_address} {self._what} here, the most for one address: end some"
             )
         if self._total >= self._in_all:
             raise JobRejectedError(
-                f"the switch has {self._in_all} {self._what}, the most it may: try again later, {_OWN_SWITCH}"
+                f"there are {self._in_all} {self._what} here, the most that there may be: try again later"
             )
         self._open[address] += 1
         self._total += 1

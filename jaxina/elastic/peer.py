@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hmac
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
-from jaxina.control import grpc_options
+from jaxina.control import grpc_options, limits
 from jaxina.control.interfaces import with_port
+from jaxina.control.peer import address_of
+from jaxina.control.quota import CallQuota, OpenLimit
 from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck, metadata_of
@@ -19,7 +23,7 @@ from jaxina.control.typed_status import error_from, refuse
 from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
 from jaxina.elastic.state import leaves_of, parts_of, restored
-from jaxina.errors import JobRejectedError, WorkerLostError
+from jaxina.errors import JaxinaError, JobRejectedError, WorkerLostError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,8 @@ class _Service(elastic_pb2_grpc.PeerServicer):
         self._patience = patience
         self._changed = asyncio.Event()
         self._offer = _Offer(0, 0, None)
+        self._calls = CallQuota()
+        self._waiting = OpenLimit("requests for a later state", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
     def offer(self, offer: _Offer) -> None:
         self._offer = offer
@@ -43,26 +49,44 @@ class _Service(elastic_pb2_grpc.PeerServicer):
         self, request: pb.StateRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.StatePart]:
         try:
+            address = address_of(context.peer())
+            self._calls.take(address, time.monotonic())
+            await self._come_to(request.generation, address)
+            leaves = self._leaves_for(request)
+        except JaxinaError as error:
+            await refuse(context, error)
+        for part in parts_of(leaves):
+            yield pb.StatePart(data=bytes(part))
+
+    async def _come_to(self, generation: int, address: str) -> None:
+        """Waits until this member is in a generation, or for as long as its patience lasts.
+
+        Raises:
+          JobRejectedError: too many wait already.
+        """
+        if self._offer.generation >= generation:
+            return  # so those who only wait keep nobody from a state that is there
+        with self._waiting.one_more(address), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
-                while self._offer.generation < request.generation:
+                while self._offer.generation < generation:
                     self._changed.clear()
                     await self._changed.wait()
-        except TimeoutError:
-            pass
+
+    def _leaves_for(self, request: pb.StateRequest) -> list[Any]:
+        """The state that a request asks for.
+
+        Raises:
+          JobRejectedError: it is for another generation, or from a stranger, or nobody needs the state any more.
+        """
         offer = self._offer
         # The secret tells members of the generation from strangers.
         asked, own = (number.to_bytes(8, "big") for number in (request.secret, offer.secret))
         if offer.generation != request.generation or offer.leaves is None or not hmac.compare_digest(asked, own):
-            await refuse(
-                context,
-                JobRejectedError(
-                    f"this member does not offer the state of generation {request.generation} with that secret; it is "
-                    f"in generation {offer.generation}"
-                ),
+            raise JobRejectedError(
+                f"this member does not offer the state of generation {request.generation} with that secret; it is in "
+                f"generation {offer.generation}"
             )
-        else:
-            for part in parts_of(offer.leaves):
-                yield pb.StatePart(data=bytes(part))
+        return offer.leaves
 
 
 class Peer:

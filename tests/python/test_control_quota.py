@@ -189,7 +189,7 @@ def test_an_open_limit_holds_per_address_and_in_all():
         with pytest.raises(JobRejectedError, match=f"{STRANGER} has 2 streams"):
             first.enter_context(limit.one_more(STRANGER))
         second.enter_context(limit.one_more(OTHER))
-        with pytest.raises(JobRejectedError, match="the switch has 3 streams"):
+        with pytest.raises(JobRejectedError, match="there are 3 streams"):
             second.enter_context(limit.one_more("10.0.0.2"))
         first.close()
         second.enter_context(limit.one_more(STRANGER))

@@ -12,12 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from control_fakes import eventually
 
 import jaxina
 import jaxina.elastic
 from jaxina import _native, config, errors
 from jaxina._native import GroupConfig
 from jaxina._team_sums import runs
+from jaxina.control import limits
+from jaxina.control.bucket import Buckets
 from jaxina.control.tls import tls_of
 from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
@@ -298,7 +301,7 @@ def test_what_differs_in_structure_differs_in_words():
 
 @pytest.fixture
 def peer():
-    running = Peer("127.0.0.1", 0, "token", None, 5.0)
+    running = Peer("127.0.0.1", 0, "token", None, 60.0)
     yield running
     running.close()
 
@@ -322,6 +325,31 @@ def test_strangers_get_no_state(peer, generation, secret):
         fetch(formed_with(peer, generation, secret), jnp.zeros(3), 10.0, "token", None)
     with pytest.raises(errors.JobRejectedError, match="needs a token"):
         fetch(formed_with(peer), jnp.zeros(3), 10.0, None, None)
+
+
+def test_strangers_who_wait_for_a_generation_that_never_comes_are_bounded(peer):
+    most, state = limits.WAITING_PER_ADDRESS, jnp.arange(3.0)
+    with grpc.insecure_channel(peer.address) as channel:
+        ask = elastic_pb2_grpc.PeerStub(channel).State
+        request, metadata = pb.StateRequest(generation=2**63, secret=1), (("jaxina-token", "token"),)
+        waiting = [ask(request, metadata=metadata) for _ in range(most + 4)]
+        assert eventually(lambda: sum(call.done() for call in waiting) == 4, 5)
+        assert all("the most for one address" in call.details() for call in waiting if call.done())
+        peer.offer(formed_with(peer), state)
+        assert digest_of(fetch(formed_with(peer), state, 10.0, "token", None)) == digest_of(state)
+    assert eventually(lambda: peer._service._waiting._total == 0)  # their connection is closed
+    later = formed_with(peer, generation=3)
+    threading.Timer(0.1, peer.offer, (later, state)).start()
+    assert digest_of(fetch(later, state, 10.0, "token", None)) == digest_of(state)
+
+
+def test_a_member_that_is_asked_too_often_refuses(peer):
+    peer.offer(formed_with(peer), jnp.zeros(3))
+    peer._service._calls._calls = Buckets(2, 0.001)
+    for _ in range(2):
+        fetch(formed_with(peer), jnp.zeros(3), 10.0, "token", None)
+    with pytest.raises(errors.JobRejectedError, match=r"calls a second come from 127\.0\.0\.1"):
+        fetch(formed_with(peer), jnp.zeros(3), 10.0, "token", None)
 
 
 def test_a_state_that_nobody_needs_is_not_kept(peer):
