@@ -100,6 +100,7 @@ class Member(Generic[State, Result]):
         self._settings = settings
         self._function = function
         self._step = first
+        self._own: tuple[State, int] | None = (state, first)  # until the keeper knows that this member has the others'
         self._until = until
         self._check_every = check_every
 
@@ -170,7 +171,10 @@ class Member(Generic[State, Result]):
                 raise
             self._step = formed.step
         elif self._step != formed.step:
-            raise MismatchError(f"this member is at step {self._step}, but the team is at step {formed.step}")
+            # The member that was furthest may have died before the keeper knew that this one has its state.
+            if self._own is None or self._own[1] != formed.step:
+                raise MismatchError(f"this member is at step {self._step}, but the team is at step {formed.step}")
+            self.state, self._step = self._own
         peer.offer(formed, self.state)
 
     def _get_ready(self, formed: pb.Formed, aggregation: Aggregation, peer: Peer, attendance: Attendance) -> None:
@@ -181,6 +185,7 @@ class Member(Generic[State, Result]):
         peer.withdraw(formed)
         if not goes:
             raise _Over
+        self._own = None
 
     def _steps_of(
         self, formed: pb.Formed, aggregation: Aggregation, attendance: Attendance

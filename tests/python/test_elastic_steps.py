@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 
@@ -26,6 +27,7 @@ from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import elastic_pb2_grpc
 from jaxina.elastic.attendance import Attendance
 from jaxina.elastic.keeper import Keeper
+from jaxina.elastic.member import Member
 from jaxina.elastic.membership import Rules
 from jaxina.elastic.peer import Peer, fetch
 from jaxina.elastic.roster import Roster
@@ -325,6 +327,26 @@ def test_strangers_get_no_state(peer, generation, secret):
         fetch(formed_with(peer, generation, secret), jnp.zeros(3), 10.0, "token", None)
     with pytest.raises(errors.JobRejectedError, match="needs a token"):
         fetch(formed_with(peer), jnp.zeros(3), 10.0, None, None)
+
+
+def test_a_member_goes_back_to_its_own_state_if_the_keeper_does_not_know_that_it_has_the_others(peer):
+    """The member that was furthest has sent its state to this one, and died before the keeper heard of that."""
+    roster = Roster(Rules(2, 1))
+    for step in (10, 0):
+        roster.join(pb.Join(host="h", pid=1, address=peer.address, step=step), 0.0)
+    formed = roster.outbox.pop()[1].formed
+    assert (formed.step, formed.has_state) == (10, False)
+    peer.offer(formed, jnp.ones(3))
+    settings = dataclasses.replace(config.resolve({}), token="token")
+    newcomer = Member(settings, lambda state, turn: (state, None), jnp.zeros(3), first=0, until=0, check_every=0)
+    newcomer._get_state(formed, peer, None)
+    assert digest_of(newcomer.state) == digest_of(jnp.ones(3))
+    roster.lost(0, "died", 0.0)
+    roster.ready(1, formed.generation, 0.0)
+    formed = roster.outbox.pop()[1].formed
+    assert (formed.step, formed.has_state) == (0, True)
+    newcomer._get_state(formed, peer, None)
+    assert digest_of(newcomer.state) == digest_of(jnp.zeros(3)) and newcomer._step == 0
 
 
 def test_strangers_who_wait_for_a_generation_that_never_comes_are_bounded(peer):
