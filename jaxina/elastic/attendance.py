@@ -65,7 +65,9 @@ class Attendance:
         )
         try:
             first = self._stream.first(timeout)
-        except JaxinaError:
+        except BaseException:  # Ctrl-C, too: gRPC's threads would keep a member alive that nobody has
+            self._stream.finish()
+            self._stream.close()
             self._channel.close()
             raise
         self.number: int = first.joined.number

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import jax
@@ -395,13 +398,43 @@ def test_a_transfer_that_is_cut_off_is_a_typed_error(peer):
         fetch(formed, jnp.zeros(64 * PART // 4), 10.0, "token", None)
 
 
+# ---- joining
+
+
+class SilentKeeper(elastic_pb2_grpc.KeeperServicer):
+    """Answers no Join. It interrupts this process, as Ctrl-C does, once somebody wants to join."""
+
+    def __init__(self):
+        self.over = threading.Event()  # the member's stream has ended
+
+    def Attend(self, requests, context):
+        context.add_callback(self.over.set)
+        next(requests)
+        os.kill(os.getpid(), signal.SIGINT)
+        self.over.wait(60)
+        yield from ()
+
+
+def test_a_member_that_is_interrupted_while_it_joins_is_gone():
+    silent = SilentKeeper()
+    server = grpc.server(ThreadPoolExecutor(2))
+    elastic_pb2_grpc.add_KeeperServicer_to_server(silent, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            attend(f"127.0.0.1:{port}", timeout=60.0)
+        assert silent.over.wait(5), "its heartbeats go on"
+    finally:
+        silent.over.set()
+        server.stop(None)
+
+
 # ---- who is refused by the keeper
 
 
-def attend(address, token=None, tls=None, **join):
-    return Attendance(
-        address, pb.Join(host="h", pid=1, address="a", **join), 5.0, token, tls, lambda code, message: None
-    )
+def attend(address, token=None, tls=None, timeout=5.0):
+    return Attendance(address, pb.Join(host="h", pid=1, address="a"), timeout, token, tls, lambda code, message: None)
 
 
 def test_members_without_the_token_are_refused():
