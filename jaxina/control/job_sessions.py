@@ -115,6 +115,9 @@ class JobSessions:
         except JaxinaError as error:
             session.leave(error.code, error.message)
             raise
+        except BaseException as error:  # Ctrl-C: the heartbeats would keep a worker alive that nobody has
+            session.leave(WorkerLostError.code, f"ended with {error!r}")
+            raise
         with self._lock:
             self._sessions[group] = session
         return session.servers

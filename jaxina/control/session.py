@@ -95,8 +95,15 @@ class Session:
             heartbeat=lambda: pb.WorkerMessage(heartbeat=pb.Heartbeat(statistics=statistics())),
             every=heartbeat_timeout / 4,
         )
-        self._stream.read_by(self._receive, f"jaxina-session-{job}")
-        if not self._joined.wait(timeout):
+        try:
+            self._stream.read_by(self._receive, f"jaxina-session-{job}")
+            answered = self._joined.wait(timeout)
+        except BaseException:  # Ctrl-C: the heartbeats would keep a worker alive that nobody has
+            self._leaving = True
+            self._stream.finish()
+            self._stream.cancel()
+            raise
+        if not answered:
             self._fail(gone(f"no answer to the join within {timeout:g} s"))
             self._stream.cancel()
         if self._error is not None:

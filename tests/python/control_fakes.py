@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import grpc
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
@@ -124,6 +130,40 @@ class FakeEngine:
     @staticmethod
     def statistics() -> dict[str, int]:
         return {"collectives": 7}
+
+
+@contextlib.contextmanager
+def interrupting(add: Callable[[Any, grpc.Server], None], servicer: Any, stream: str) -> Iterator[Any]:
+    """A service that answers nobody, and interrupts this process, as Ctrl-C does, once a stream has begun.
+
+    Args:
+      add: gRPC's function that adds such a service to a server.
+      servicer: a service.
+      stream: the name of its method.
+
+    Yields:
+      Its address, and an event that is set when the stream has ended.
+    """
+    over = threading.Event()
+
+    def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(over.set)
+        next(requests)
+        over.wait(0.2)  # until then, who has begun the stream waits for the answer
+        os.kill(os.getpid(), signal.SIGINT)
+        over.wait(60)
+        yield from ()
+
+    setattr(servicer, stream, answer)
+    server = grpc.server(ThreadPoolExecutor(1))
+    add(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}", over
+    finally:
+        over.set()
+        server.stop(None)
 
 
 def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:

@@ -10,12 +10,15 @@ import threading
 import time
 
 import pytest
-from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads
+from control_fakes import FakeDataPlane, FakeEngine, eventually, in_threads, interrupting
 
+from jaxina import config
 from jaxina._native import JobShape
 from jaxina.control import client as client_module
 from jaxina.control import control_pb2 as pb
+from jaxina.control import control_pb2_grpc
 from jaxina.control.client import SwitchClient
+from jaxina.control.job_sessions import JobSessions
 from jaxina.control.membership import Membership
 from jaxina.control.server import ControlServer
 from jaxina.errors import (
@@ -234,6 +237,30 @@ def test_heartbeats_keep_an_idle_worker_alive(client):
     worker = Worker(client, grant, 0, heartbeat_timeout=0.4)
     assert not worker.engine.aborted.wait(1.5)
     worker.session.leave()
+
+
+def test_a_worker_that_is_interrupted_while_it_joins_is_gone():
+    service = control_pb2_grpc.AggregatorServicer()
+    with interrupting(control_pb2_grpc.add_AggregatorServicer_to_server, service, "Session") as (address, over):
+        client = SwitchClient(address, timeout=60)
+        with pytest.raises(KeyboardInterrupt):
+            client.join(7, 1, [0], heartbeat_timeout=5.0, statistics=dict, aborted=lambda *why: None)
+        assert over.wait(5), "its heartbeats go on"
+        client.close()
+
+
+def test_a_worker_that_is_interrupted_while_it_waits_for_the_others_is_gone(client):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    grant = create(client, workers=3)
+    other = Worker(client, grant, 1)
+    agreement = {"job": grant.job, "secret": grant.secret}
+    with pytest.raises(KeyboardInterrupt):
+        JobSessions(config.resolve({}), dict).join(client, (0,), 0, 3, agreement, lambda *why: None, check=interrupt)
+    assert other.engine.aborted.wait(5)
+    ((_, code, message),) = other.engine.aborts
+    assert code == "WORKER_LOST" and message.startswith("worker 0 ") and message.endswith("KeyboardInterrupt()")
 
 
 def test_leaving_with_a_failure_aborts_the_others(client, data_plane):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import jax
@@ -16,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from control_fakes import eventually
+from control_fakes import eventually, interrupting
 
 import jaxina
 import jaxina.elastic
@@ -401,33 +398,12 @@ def test_a_transfer_that_is_cut_off_is_a_typed_error(peer):
 # ---- joining
 
 
-class SilentKeeper(elastic_pb2_grpc.KeeperServicer):
-    """Answers no Join. It interrupts this process, as Ctrl-C does, once somebody wants to join."""
-
-    def __init__(self):
-        self.over = threading.Event()  # the member's stream has ended
-
-    def Attend(self, requests, context):
-        context.add_callback(self.over.set)
-        next(requests)
-        os.kill(os.getpid(), signal.SIGINT)
-        self.over.wait(60)
-        yield from ()
-
-
 def test_a_member_that_is_interrupted_while_it_joins_is_gone():
-    silent = SilentKeeper()
-    server = grpc.server(ThreadPoolExecutor(2))
-    elastic_pb2_grpc.add_KeeperServicer_to_server(silent, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
+    keeper = elastic_pb2_grpc.KeeperServicer()
+    with interrupting(elastic_pb2_grpc.add_KeeperServicer_to_server, keeper, "Attend") as (address, over):
         with pytest.raises(KeyboardInterrupt):
-            attend(f"127.0.0.1:{port}", timeout=60.0)
-        assert silent.over.wait(5), "its heartbeats go on"
-    finally:
-        silent.over.set()
-        server.stop(None)
+            attend(address, timeout=60.0)
+        assert over.wait(5), "its heartbeats go on"
 
 
 # ---- who is refused by the keeper
