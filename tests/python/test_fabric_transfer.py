@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import threading
 import time
@@ -9,6 +11,7 @@ import time
 import pytest
 
 from jaxina.config import split_address
+from jaxina.control.open_files import make_room
 from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError, SystemCallError
 from jaxina.fabric.transfer.frame import Kind, header_of
 from jaxina.fabric.transfer.pacing import NANOSECONDS, Step, steps
@@ -57,6 +60,16 @@ def test_a_frame_is_taken_as_it_was_sent():
     with Sink() as sink:
         deliver(sink.address, payload)
         assert sink.taken == [(frame(payload), payload)]
+
+
+def test_a_frame_is_sent_however_many_files_are_open():
+    """`select` takes no descriptor from 1,024 on."""
+    make_room("this test", 1200)
+    with Sink() as sink, contextlib.ExitStack() as files:
+        for _ in range(1100):
+            files.enter_context(open(os.devnull, "rb"))
+        deliver(sink.address, b"abcd")
+        assert [payload for _, payload in sink.taken] == [b"abcd"]
 
 
 def test_frames_that_come_at_once_do_not_mix():

@@ -93,6 +93,8 @@ def _wait_until(begin: int, cancelled: threading.Event) -> None:
 
 def _write(connection: socket.socket, text: memoryview, plan: Sequence[Step], cancelled: threading.Event) -> bool:
     """Sends all of it. Returns whether the receiver answered before, or stopped reading: then it has refused it."""
+    answered = select.poll()  # `select.select` takes no descriptor from 1,024 on
+    answered.register(connection, select.POLLIN)
     done = 0
     for step in plan:
         pace(connection, step.rate)
@@ -101,7 +103,7 @@ def _write(connection: socket.socket, text: memoryview, plan: Sequence[Step], ca
         while done < end:
             # The kernel does not pace a connection's first ten segments, which over loopback are 640 KB.
             _wait_until(begin + (done - first) * NANOSECONDS // step.rate if step.rate else begin, cancelled)
-            if select.select([connection], [], [], 0)[0]:
+            if answered.poll(0):
                 return True
             try:
                 done += connection.send(text[done : min(end, done + most)])
