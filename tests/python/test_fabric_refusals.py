@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import threading
 import time
 
@@ -91,6 +93,28 @@ def test_nobody_there():
         pytest.raises(InvalidArgumentError, match="the port is in use"),
     ):
         SchedulerDaemon(JobSettings(workers=1), daemon.address)
+
+
+def test_who_gives_up_joining_calls_no_longer():
+    """A call that went on would join once the scheduler answers, and hold the place of the user's second try."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            Client(f"{host}:{port}", 0, timeout=WAIT)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with socket.create_server((host, port)) as scheduler:
+        scheduler.settimeout(1.0)  # twice the time that gRPC lets pass between two attempts
+        with pytest.raises(TimeoutError):
+            scheduler.accept()
 
 
 def test_a_log_that_exists_does_not_cost_the_job_its_server(fabric, tmp_path):

@@ -62,7 +62,7 @@ class FabricSession:
         )
         try:
             self.joined: pb.Joined = self._stream.first(timeout).joined
-        except JaxinaError:
+        except BaseException:  # also the user's interrupt: the call would go on, and join later
             self._stop()
             raise
         self._stream.gone = lambda why: unreachable(address, why)  # whoever has joined uses TLS as the scheduler does
