@@ -9,17 +9,20 @@ import threading
 import time
 
 import pytest
+from control_fakes import eventually
 
 from jaxina.config import split_address
 from jaxina.control.open_files import make_room
 from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError, SystemCallError
-from jaxina.fabric.transfer.frame import Kind, header_of
+from jaxina.fabric.transfer import receiver as receiver_module
+from jaxina.fabric.transfer.frame import MAX_NAMES, Kind, header_of
 from jaxina.fabric.transfer.pacing import NANOSECONDS, Step, steps
 from jaxina.fabric.transfer.receiver import Receiver
 from jaxina.fabric.transfer.sender import CancelledError, send
 
 SECRET = 99
 IDLE = 20.0
+LONG_HEADER = header_of(Kind.SUM, SECRET, tuple(range(MAX_NAMES)), 3, b"").pack()
 
 
 class Sink:
@@ -151,6 +154,71 @@ def test_a_sender_that_falls_silent_is_given_up():
         connection.sendall(header.pack() + b"only this")
         assert connection.recv(1) == b""
         assert not sink.taken
+
+
+@contextlib.contextmanager
+def idlers(address, count: int, begin: bytes = b""):
+    """Strangers that say `begin`, and then a byte ever so often. Gives a list that gets the seconds after which each
+    connection ended."""
+    ended: list[float] = []
+    going = threading.Event()
+
+    def idle() -> None:
+        opened = time.monotonic()
+        with socket.create_connection(split_address(address), timeout=IDLE) as connection:
+            connected.release()
+            try:
+                connection.sendall(begin)
+                while not going.wait(0.02):
+                    connection.sendall(b"?")
+            except OSError:
+                ended.append(time.monotonic() - opened)
+
+    connected = threading.Semaphore(0)
+    threads = [threading.Thread(target=idle) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+        assert connected.acquire(timeout=IDLE)
+    try:
+        yield ended
+    finally:
+        going.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.parametrize("begin", [b"", b"no header of a frame" * 3], ids=["in the header", "refused"])
+def test_strangers_who_stay_keep_no_frame_out(begin, monkeypatch):
+    monkeypatch.setattr(receiver_module, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr(receiver_module, "_HEADER_WITHIN", IDLE)
+    monkeypatch.setattr(receiver_module, "_REPLY_WITHIN", IDLE)
+    with Sink() as sink, idlers(sink.address, 8, begin) as ended:
+        deliver(sink.address, b"abcd")
+        assert [payload for _, payload in sink.taken] == [b"abcd"]
+        assert len(sink.receiver._open) <= 8
+        assert eventually(lambda: ended, IDLE) and len(ended) == 1, "only the oldest has to go"
+
+
+@pytest.mark.parametrize("begin", [LONG_HEADER[:100], b"no header of a frame" * 3], ids=["in the header", "refused"])
+def test_slow_strangers_have_to_go(begin, monkeypatch):
+    """What limits them is the time of the whole header, or of the rest after a refusal, not that of a byte."""
+    monkeypatch.setattr(receiver_module, "_HEADER_WITHIN", 0.3)
+    monkeypatch.setattr(receiver_module, "_REPLY_WITHIN", 0.3)
+    with Sink() as sink, idlers(sink.address, 1, begin) as ended:
+        assert eventually(lambda: ended, IDLE)
+    assert not sink.admitted
+
+
+def test_a_transfer_under_way_keeps_its_place(monkeypatch):
+    monkeypatch.setattr(receiver_module, "MAX_CONNECTIONS", 2)
+    payload = bytes(1000)
+    with Sink() as sink, socket.create_connection(split_address(sink.address), timeout=IDLE) as connection:
+        connection.sendall(frame(payload).pack())
+        assert eventually(lambda: sink.admitted, IDLE)
+        with idlers(sink.address, 3):
+            connection.sendall(payload)
+            assert connection.recv(1) == b"\0"
+        assert [taken for _, taken in sink.taken] == [payload]
 
 
 def test_nobody_there():

@@ -6,21 +6,24 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 from jaxina.config import split_address
 from jaxina.errors import InvalidArgumentError, JaxinaError
 from jaxina.fabric.transfer.frame import START_BYTES, Header, header_bytes, names_in, unpack
-from jaxina.fabric.transfer.sender import ANSWER, read
+from jaxina.fabric.transfer.sender import ANSWER, fail_at, read
 
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
-"""At once. Who comes beyond them is turned away, and comes again."""
+"""At once. Who comes beyond them takes the place of the oldest stranger. If there is none, it is turned away, and comes
+again. A stranger is a connection whose header has not been read, or is not of the job."""
 
-_HEADER_WITHIN = 5.0  # seconds without a byte of it
+_HEADER_WITHIN = 5.0  # seconds from the connection to the header's end
 _MOST_MESSAGE = 1000  # bytes
 _REST = 1 << 20  # bytes of a refused frame that are read, so that its sender reads the answer
+_REPLY_WITHIN = 2.0  # seconds for the answer and all of these bytes
 
 
 class Receiver:
@@ -46,7 +49,8 @@ class Receiver:
         name = self._listener.getsockname()
         self.address = f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
         self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
+        self._strangers: dict[socket.socket, None] = {}  # of the open ones, the oldest first
+        self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
 
@@ -72,11 +76,9 @@ class Receiver:
                     connection, _ = self._listener.accept()
                 except OSError:
                     return  # closed
-                with self._lock:
-                    if self._closed or len(self._open) >= MAX_CONNECTIONS:
-                        connection.close()
-                        continue
-                    self._open.add(connection)
+                if not self._find_place(connection):
+                    connection.close()
+                    continue
                 threading.Thread(target=handle, args=(connection,), name="jaxina-frame", daemon=True).start()
 
         def handle(connection: socket.socket) -> None:
@@ -85,8 +87,10 @@ class Receiver:
             except OSError as error:
                 _log.debug("a transfer to %s broke: %s", self.address, error)
             finally:
-                with self._lock:
+                with self._changed:
                     self._open.discard(connection)
+                    self._strangers.pop(connection, None)
+                    self._changed.notify_all()
                 connection.close()
 
         self._thread = threading.Thread(target=accept, name="jaxina-frames", daemon=True)
@@ -94,7 +98,7 @@ class Receiver:
 
     def close(self) -> None:
         """Listens no more, and ends the transfers that are under way."""
-        with self._lock:
+        with self._changed:
             self._closed = True
             connections = list(self._open)
         with contextlib.suppress(OSError):
@@ -106,19 +110,44 @@ class Receiver:
         if self._thread is not None:
             self._thread.join()
 
-    @staticmethod
+    def _find_place(self, connection: socket.socket) -> bool:
+        """Opens a stranger's connection. Returns whether there is a place for it."""
+        with self._changed:
+            if len(self._open) >= MAX_CONNECTIONS and self._strangers:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+                self._changed.wait_for(lambda: oldest not in self._open)  # at once: its thread can read nothing more
+            if self._closed or len(self._open) >= MAX_CONNECTIONS:
+                return False
+            self._open.add(connection)
+            self._strangers[connection] = None
+            return True
+
+    def _keep(self, connection: socket.socket) -> None:
+        """A connection is no stranger's any more.
+
+        Raises:
+          ConnectionError: another has its place.
+        """
+        with self._changed:
+            if connection not in self._strangers:
+                raise ConnectionError("another connection has the place of this one")
+            del self._strangers[connection]
+
     def _take(
+        self,
         connection: socket.socket,
         secret: int,
         admit: Callable[[Header], None],
         take: Callable[[Header, bytes], None],
         idle: float,
     ) -> None:
-        connection.settimeout(_HEADER_WITHIN)
         level = logging.WARNING
         try:
-            start = read(connection, START_BYTES)
-            header = unpack(start + read(connection, header_bytes(names_in(start)) - START_BYTES), secret)
+            header = _read_header(connection, secret)
+            self._keep(connection)
             level = logging.INFO  # it is of this job; duplicates happen
             admit(header)
             connection.settimeout(idle)
@@ -132,14 +161,22 @@ class Receiver:
             _reply(connection, None)
 
 
+def _read_header(connection: socket.socket, secret: int) -> Header:
+    end = time.monotonic() + _HEADER_WITHIN
+    start = read(connection, START_BYTES, end)
+    return unpack(start + read(connection, header_bytes(names_in(start)) - START_BYTES, end), secret)
+
+
 def _reply(connection: socket.socket, error: JaxinaError | None) -> None:
+    end = time.monotonic() + _REPLY_WITHIN
+    fail_at(connection, end)
     code = b"" if error is None else error.code.encode()
     message = b"" if error is None else error.message.encode()[:_MOST_MESSAGE]
     connection.sendall(ANSWER.pack(len(code), len(message)) + code + message)
     connection.shutdown(socket.SHUT_WR)
     if error is not None:
         # To close with unread bytes would reset the connection, and the answer could be lost.
-        connection.settimeout(1.0)
         left = _REST
         while left > 0 and (rest := connection.recv(1 << 16)):
             left -= len(rest)
+            fail_at(connection, end)

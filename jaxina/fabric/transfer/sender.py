@@ -120,16 +120,36 @@ def _answer(connection: socket.socket) -> tuple[str, str]:
     return code, read(connection, message_bytes).decode("utf-8", "replace")
 
 
-def read(connection: socket.socket, size: int) -> bytes:
+def read(connection: socket.socket, size: int, end: float | None = None) -> bytes:
     """Reads exactly so many bytes. It takes memory only for what has come, whatever a header says will.
 
+    Args:
+      connection: from where.
+      size: bytes.
+      end: the time of `time.monotonic` by which they must have come. None: only silence takes too long, as the
+        connection's timeout says.
+
     Raises:
-      OSError: the connection ended before, or nothing came for too long.
+      OSError: the connection ended before, or they took too long.
     """
     text = bytearray()
     while len(text) < size:
+        if end is not None:
+            fail_at(connection, end)
         part = connection.recv(min(size - len(text), 1 << 20))
         if not part:
             raise ConnectionError(f"the connection ended after {len(text)} of {size} bytes")
         text += part
     return bytes(text)
+
+
+def fail_at(connection: socket.socket, end: float) -> None:
+    """Has the next call of the connection fail at a time of `time.monotonic`.
+
+    Raises:
+      TimeoutError: it is over.
+    """
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the other end is too slow")
+    connection.settimeout(left)
