@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import threading
@@ -9,12 +10,22 @@ import time
 
 import numpy as np
 import pytest
+from control_fakes import eventually
 from fabric_jobs import WAIT, kill, update_of
 
-from jaxina.errors import InvalidArgumentError, JobRejectedError, SwitchUnreachableError, WorkerLostError
+from jaxina.control import limits
+from jaxina.control.grpc_options import channel
+from jaxina.errors import (
+    InvalidArgumentError,
+    JobRejectedError,
+    SwitchUnreachableError,
+    TooManyWorkersError,
+    WorkerLostError,
+)
 from jaxina.fabric.service import session as session_module
 from jaxina.fabric.service.client import Client
 from jaxina.fabric.service.daemon import SchedulerDaemon
+from jaxina.fabric.service.fabric_pb2_grpc import FabricStub
 from jaxina.fabric.service.model_server import ModelServer
 from jaxina.fabric.service.session import ask_status
 from jaxina.fabric.service.settings import JobSettings
@@ -81,6 +92,44 @@ def test_a_scheduler_with_a_token():
         with pytest.raises(JobRejectedError, match="this scheduler needs a token"):
             ask_status(daemon.address, WAIT, "another-horse-battery", None)
         Client(daemon.address, 0, token="correct-horse-battery").close()
+
+
+def test_calls_of_an_address_are_limited(monkeypatch):
+    monkeypatch.setattr(limits, "CALLS_PER_ADDRESS", (5, 1))
+    with SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0") as daemon:
+
+        def ask():
+            return ask_status(daemon.address, WAIT, None, None)
+
+        def join():
+            with contextlib.suppress(TooManyWorkersError):
+                Client(daemon.address, 1)
+
+        def answered() -> bool:
+            with contextlib.suppress(JobRejectedError):
+                return bool(ask().hosts)
+            return False
+
+        for call in (ask, join):
+            with pytest.raises(JobRejectedError, match=r"1 calls a second come from 127\.0\.0\.1"):
+                [call() for _ in range(100)]
+        assert eventually(answered, WAIT)
+
+
+def test_strangers_who_never_join_are_limited(monkeypatch):
+    monkeypatch.setattr(limits, "WAITING_PER_ADDRESS", 3)
+    with SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0") as daemon, channel(daemon.address) as stranger:
+        silence = threading.Event()
+        calls = [FabricStub(stranger).Session(iter(silence.wait, True)) for _ in range(3)]
+        assert eventually(lambda: daemon._service._waiting._total == 3, WAIT)
+        with pytest.raises(JobRejectedError, match="has 3 hosts that have not joined here"):
+            Client(daemon.address, 0)
+        for call in calls:
+            call.cancel()
+        silence.set()
+        assert eventually(lambda: daemon._service._waiting._total == 0, WAIT)
+        Client(daemon.address, 0).close()
+        assert eventually(lambda: daemon._service._sessions._total == 0, WAIT)
 
 
 def test_nobody_there():
