@@ -49,15 +49,16 @@ class Fabric:
         self.replica = stack.enter_context(ModelServer(self.daemon.address, "127.0.0.1:0")) if replica else None
 
     def plan_together(self) -> None:
-        """Lets the scheduler plan only when all workers have an update, however late one is: so that there are sums."""
+        """Lets the scheduler plan only when all workers have an update, however late one is: so that there are sums. It
+        still looks for late turns."""
         job = self.daemon._service.job
-        usual = job.tick
+        usual = job._plan
 
-        def tick(now: int) -> None:
+        def plan(now: int) -> None:
             if len(job.ready) in (0, sum(host.role == pb.WORKER for host in job.hosts)):
                 usual(now)
 
-        job.tick = tick
+        job._plan = plan
 
     def worker(self, rank: int) -> Client:
         return self.stack.enter_context(Client(self.daemon.address, rank))
