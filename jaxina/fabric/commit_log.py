@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxina.errors import InvalidArgumentError, SystemCallError
 from jaxina.fabric.codec import Codec
-from jaxina.fabric.model import Model, Optimizer, vector_of
+from jaxina.fabric.model import Model, Optimizer, model_of, vector_of
 from jaxina.fabric.transfer.frame import START_BYTES, Header, Kind, header_bytes, header_of, names_in, unpack
 from jaxina.fabric.turns import Arrived
 
@@ -80,10 +80,8 @@ def replay(file: Path) -> Model:
             if header is None or header.kind is not Kind.STATE:
                 raise InvalidArgumentError(f"the log {file} does not begin with a model")
             optimizer = Optimizer(**first["optimizer"])
-            elements = len(state) // 4 // optimizer.sums
-            model = Model(vector_of(state)[:elements], optimizer)
-            model.load(state, header.version)
-            codec = Codec(first["compressor"], elements)
+            model = model_of(state, optimizer, header.version)
+            codec = Codec(first["compressor"], len(model.weights))
             for header, payload in frames:
                 turns = header.version - model.version
                 if turns < 1:

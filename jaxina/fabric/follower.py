@@ -18,12 +18,11 @@ class Follower(Turns):
     def __init__(self, first: int = 0) -> None:
         super().__init__(first)
         self._verdicts: list[bool] = []  # of the server, from the next turn on: whether it has committed it
-        self._judged = first  # the first turn of which the verdict is not known
 
     @property
     def judged(self) -> int:
         """The first turn of which the server's decision is not known."""
-        return self._judged
+        return self.next + len(self._verdicts)
 
     @property
     def received(self) -> int:
@@ -53,10 +52,8 @@ class Follower(Turns):
 
     def judge(self, committed: Sequence[bool]) -> None:
         """The server has decided on the next turns of its own."""
-        over = max(0, self.next - self._judged)  # by the model that was loaded
-        self._judged += len(committed)
-        assert self._judged <= self.planned, "a verdict on a turn that is not planned"
-        self._verdicts += committed[over:]
+        self._verdicts += committed
+        assert self.judged <= self.planned, "a verdict on a turn that is not planned"
 
     def decide(self) -> Iterator[Commit | Lost]:
         """Follows the server as far as updates have come, in order."""
@@ -73,11 +70,12 @@ class Follower(Turns):
                 yield Lost(turn.expected.name)
 
     def load(self, version: int) -> None:
-        """The model is now the server's of this version: all turns before it are over."""
-        del self._verdicts[: max(0, version - self.next)]
-        while self._turns and self.next < version:
+        """The model is now the server's of this version: all turns before it are over. They must be judged, so that a
+        replica that takes over knows from which turn on its own decisions count."""
+        assert self.next <= version <= self.judged, "a model with turns that are not judged, or without decided ones"
+        del self._verdicts[: version - self.next]
+        while self.next < version:
             self._pop()
-        self.next = max(self.next, version)
 
     def take_over(self) -> Iterator[Commit | Lost]:
         """The server is lost: decides all turns that are planned. What has not come is lost, even if the server had

@@ -137,19 +137,18 @@ class Model:
         parts = [self.weights] if self.history is None else [self.weights, self.history]
         return b"".join(part.astype("<f4").tobytes() for part in parts)
 
-    def load(self, state: bytes, version: int) -> None:
-        """Takes what `state` of another model was.
 
-        Raises:
-          InvalidArgumentError: it is of a model of another size.
-        """
-        vectors = vector_of(state)
-        elements = len(self.weights)
-        if len(vectors) != elements * self.optimizer.sums:
-            raise InvalidArgumentError(f"a state of {len(vectors)} numbers is not that of {elements} weights")
-        self.weights = vectors[:elements].copy()
-        self.history = None if self.history is None else vectors[elements:].copy()
-        self.version = version
+def model_of(state: bytes, optimizer: Optimizer, version: int) -> Model:
+    """Makes a model of what another's `state` was.
+
+    Raises:
+      InvalidArgumentError: it is not the state of a model with such an optimizer.
+    """
+    vectors = vector_of(state)
+    elements, rest = divmod(len(vectors), optimizer.sums)
+    if rest:
+        raise InvalidArgumentError(f"a state of {len(vectors)} numbers is not that of weights and their history")
+    return Model(vectors[:elements], optimizer, vectors[elements:], version)
 
 
 def vector_of(text: bytes) -> Vector:

@@ -11,7 +11,7 @@ from jaxina.errors import JaxinaError
 from jaxina.fabric.follower import Follower
 from jaxina.fabric.gathering import Gathering
 from jaxina.fabric.ledger import Ledger
-from jaxina.fabric.model import Model, Optimizer
+from jaxina.fabric.model import Model, Optimizer, model_of
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.messages import expected_of
 from jaxina.fabric.turns import Arrived, Lost
@@ -43,6 +43,7 @@ class Holder:
         self.model = Model(np.zeros(ELEMENTS, np.float32), Optimizer())
         self.committed: list[int] = []
         self.committed_names: set[int] = set()
+        self.given = None  # the server's model, and what it has committed
         self.told = 0
         self.asked = -(10**18)
 
@@ -61,31 +62,43 @@ class Holder:
         elif kind == "give":
             self.give(message.give)
         elif kind == "promote":
-            known = max(0, self.turns.judged - self.turns.next)
+            self.given = None
+            known = self.turns.judged - self.turns.next
             results = self.apply(self.turns.take_over())
             self.turns, self.serves = Ledger(self.turns.planned), True
             self.world.say(self.host, decided=pb.Decided(committed=results[known:]))
         self.advance()
 
     def give(self, give) -> None:
-        state, version, names = self.model.state(), self.model.version, list(self.committed)
+        held = self.held()
 
         def arrive() -> None:
             if self.host.number in self.world.dead:
                 return
             for host in self.world.hosts.values():
                 if host.host.name == give.way.host and host.host.number not in self.world.dead:
-                    host.load(give.name, state, version, names)
+                    host.load(give.name, *held)
 
         self.world.after(self.world.random.choice([0.05, 1]), arrive)
 
+    def held(self) -> tuple[bytes, int, list[int]]:
+        """What it gives to others: the model, its version, and what is committed in it."""
+        return self.model.state(), self.model.version, list(self.committed)
+
     def load(self, _, state, version, names) -> None:
-        if not self.serves and version >= self.turns.next:
-            self.model.load(state, version)
-            self.turns.load(version)
-            self.committed, self.committed_names = list(names), set(names)
-            self.asked = -(10**18)
+        if not self.serves:
+            self.given = model_of(state, Optimizer(), version), names
             self.advance()
+
+    def load_given(self) -> None:
+        if self.given is None or self.turns.judged < self.given[0].version:
+            return
+        (given, names), self.given = self.given, None
+        self.asked = -(10**18)
+        if given.version >= self.turns.next:
+            self.model = given
+            self.turns.load(given.version)
+            self.committed, self.committed_names = list(names), set(names)
 
     def take(self, names, version, total, is_sum) -> bool | None:
         if not self.turns.knows(names):
@@ -106,6 +119,7 @@ class Holder:
             if self.turns._bound is not None:
                 self.world.check_divergence(self)
             return
+        self.load_given()
         self.apply(self.turns.decide())
         if self.turns.received > self.told:
             self.told = self.turns.received

@@ -98,9 +98,14 @@ class World:
             if self.bound is None or self.one_model_died:
                 return
             self.one_model_died = True
+            if victim.serves and self.random.random() < 0.5:  # its model overtakes what it has said of it
+                for holder in alive:
+                    if isinstance(holder, Holder):
+                        holder.load(0, *victim.held())
         elif any(len(gathering.names) > 1 for gathering, _ in victim.gatherings.values()):
             self.aggregators_died += 1
         self.dead.add(victim.host.number)
+        self.latest.pop((victim.host.number, True), None)  # its death may be known before it is heard what it said last
         self.message(victim.host.number, True, lambda: self.job.left(victim.host, self.now))
         if victim.host.role == pb.WORKER and self.random.random() < 0.7:
             self.after(3, lambda: self.join(pb.WORKER, int(victim.host.name.removeprefix("worker-"))))

@@ -178,14 +178,12 @@ def test_a_replica_that_cannot_get_an_update_gets_the_model():
     assert not replica.behind and told(replica.decide()) == [(2,)]
 
 
-def test_a_model_from_the_future_of_the_plan():
-    """The server's model may come before the plan and the decisions of its turns."""
-    replica = Follower()
-    replica.load(2)
-    replica.plan(0, expected(1, 2, 3))
+def test_a_model_that_ends_what_is_judged():
+    replica = follower(1, 2, 3)
     replica.arrive(arrived(3))
     replica.judge([True, True])
-    assert told(replica.decide()) == [] and replica.next == 2
+    replica.load(2)
+    assert told(replica.decide()) == [] and replica.next == replica.judged == 2
     replica.judge([True])
     assert told(replica.decide()) == [(3,)]
 

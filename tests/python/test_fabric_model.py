@@ -8,7 +8,7 @@ import pytest
 from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError
 from jaxina.fabric.commit_log import CommitLog, replay
 from jaxina.fabric.gathering import Gathering
-from jaxina.fabric.model import Model, Optimizer, vector_of
+from jaxina.fabric.model import Model, Optimizer, model_of, vector_of
 from jaxina.fabric.turns import Arrived, Expected
 
 PLAIN = Optimizer()
@@ -150,9 +150,8 @@ def test_a_log_holds_no_secret(log):
 
 
 def test_a_state_of_another_model_is_refused():
-    model = Model(vectors(1)[0], PLAIN)
-    with pytest.raises(InvalidArgumentError, match="not that of 50 weights"):
-        model.load(bytes(4 * 51), 3)
+    with pytest.raises(InvalidArgumentError, match="51 numbers is not that of weights and their history"):
+        model_of(bytes(4 * 51), OPTIMIZERS[2], 3)
     with pytest.raises(InvalidArgumentError, match="no float32"):
         vector_of(bytes(5))
     with pytest.raises(InvalidArgumentError, match="float32 vector"):

@@ -122,6 +122,35 @@ def test_a_server_that_is_killed_is_replaced_by_its_replica(fabric):
     np.testing.assert_array_equal(model, total(before) + after)
 
 
+def test_a_model_that_overtakes_the_servers_decisions(fabric):
+    """The replica gets a model with turns whose decisions are still on their way, and die with the server."""
+    job = fabric(replica=True)
+    client = job.worker(0)
+    client.model(WAIT)
+    say = job.server._session.say
+    job.server._session.say = lambda **message: None if "decided" in message else say(**message)
+    kept = [client.submit(update_of(0, count), 0) for count in range(2)]
+    assert eventually(lambda: job.server.model()[1] == 2 and job.replica._follower.received == 2, WAIT)
+    model, version = job.server.model()
+
+    def give(weights):
+        header = header_of(Kind.STATE, client._session.joined.secret, (1,), version, weights.tobytes())
+        plan = steps((), header.length + header.size)
+        send(job.replica.address, header, weights.tobytes(), plan, threading.Event(), WAIT)
+
+    with pytest.raises(InvalidArgumentError, match=f"10 weights is not that of {ELEMENTS}"):
+        give(model[:10])
+    give(model)
+    client._deliveries.start = lambda *_: None
+    lost = client.submit(update_of(0, 2), 0)
+    assert eventually(lambda: job.replica._follower.planned == 3, WAIT)
+    kill(job.server)
+    told = [outcome.result(WAIT) for outcome in (*kept, lost)]
+    assert [(outcome.committed, outcome.version) for outcome in told] == [(True, 1), (True, 2), (False, 3)]
+    assert job.replica.model()[1] == job.status().decided == 3
+    np.testing.assert_array_equal(job.replica.model()[0], model)
+
+
 def train_more(workers: list[Client], version: int) -> np.ndarray:
     """One more update of each. Returns their sum."""
     results = [client.submit(update_of(rank, 7), version) for rank, client in enumerate(workers)]

@@ -16,7 +16,7 @@ from jaxina.fabric.codec import Codec
 from jaxina.fabric.commit_log import CommitLog
 from jaxina.fabric.follower import Follower
 from jaxina.fabric.ledger import Ledger
-from jaxina.fabric.model import Model, Vector, vector_of
+from jaxina.fabric.model import Model, Vector, model_of, vector_of
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.deliveries import Deliveries, Frame
 from jaxina.fabric.service.messages import expected_of, optimizer_of
@@ -65,6 +65,7 @@ class ModelServer:
         self._follower = Follower() if weights is None else None
         self._ledger = Ledger()
         self._model: Model | None = None
+        self._given: Model | None = None  # the server's, until the replica knows what the server decided before it
         self._log: CommitLog | None = None
         self._log_file = log
         self._told = 0  # the replica's first turn that it may still need, as the scheduler knows it
@@ -168,8 +169,8 @@ class ModelServer:
     def _take_over(self) -> None:
         if self._follower is None or self._model is None:
             raise WorkerLostError("the server is lost, and the replica has no model yet")
-        follower, self._follower = self._follower, None
-        known = max(0, follower.judged - follower.next)
+        follower, self._follower, self._given = self._follower, None, None
+        known = follower.judged - follower.next
         results: list[bool] = []
         self._apply(follower.take_over(), results)
         self._ledger = Ledger(follower.planned, self._optimizer.momentum)
@@ -239,14 +240,10 @@ class ModelServer:
         with self._changed:
             if self._follower is None:
                 raise JobRejectedError("this is the server now, and takes no other's model")
-            if self._model is None:
-                weights = vector_of(payload)
-                self._begin(Model(weights[: len(weights) // self._optimizer.sums], self._optimizer))
-            assert self._model is not None
-            if header.version >= self._follower.next:
-                self._model.load(payload, header.version)
-                self._follower.load(header.version)
-            self._asked = 0.0
+            given = model_of(payload, self._optimizer, header.version)
+            if self._model is not None and len(given.weights) != (elements := len(self._model.weights)):
+                raise InvalidArgumentError(f"a state of {len(given.weights)} weights is not that of {elements}")
+            self._given = given
             self._advance()
 
     # ---- the model; all of this with the lock held
@@ -263,15 +260,29 @@ class ModelServer:
         """Commits what can be committed, and says so."""
         if self._follower is None:
             self._decide()
-        elif self._model is not None:
-            self._apply(self._follower.decide(), [])
-            if self._follower.received > self._told:
-                self._told = self._follower.received
-                self._session.say(received=pb.Received(turns=self._told))
-            if self._follower.behind and time.monotonic() - self._asked > self._patience:
-                self._asked = time.monotonic()
-                self._session.say(behind=pb.Behind())
+        else:
+            self._follow(self._follower)
         self._changed.notify_all()
+
+    def _follow(self, follower: Follower) -> None:
+        """Commits as the replica, after it has loaded what it was given."""
+        if self._given is not None and follower.judged >= self._given.version:
+            given, self._given = self._given, None
+            self._asked = 0.0
+            if self._model is None:
+                self._begin(given)
+            if given.version >= follower.next:
+                self._model = given
+                follower.load(given.version)
+        if self._model is None:
+            return
+        self._apply(follower.decide(), [])
+        if follower.received > self._told:
+            self._told = follower.received
+            self._session.say(received=pb.Received(turns=self._told))
+        if follower.behind and time.monotonic() - self._asked > self._patience:
+            self._asked = time.monotonic()
+            self._session.say(behind=pb.Behind())
 
     def _decide(self) -> None:
         """Commits as the server. If that cannot be logged, the job ends for all: a log that lacks a commit is none."""
