@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import threading
 import time
@@ -207,6 +208,19 @@ def test_slow_strangers_have_to_go(begin, monkeypatch):
     with Sink() as sink, idlers(sink.address, 1, begin) as ended:
         assert eventually(lambda: ended, IDLE)
     assert not sink.admitted
+
+
+def test_frames_are_taken_again_once_files_are_free():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Sink() as sink, socket.socket() as waiting:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            waiting.connect(split_address(sink.address))
+            eventually(lambda: not sink.receiver._thread.is_alive(), 0.3)  # it tries meanwhile
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        deliver(sink.address, b"abcd")
+        assert [payload for _, payload in sink.taken] == [b"abcd"]
 
 
 def test_a_transfer_under_way_keeps_its_place(monkeypatch):

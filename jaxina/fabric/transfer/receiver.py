@@ -20,6 +20,7 @@ MAX_CONNECTIONS = 256
 """At once. Who comes beyond them takes the place of the oldest stranger. If there is none, it is turned away, and comes
 again. A stranger is a connection whose header has not been read, or is not of the job."""
 
+_PAUSE = 0.1  # seconds until the next try to take a connection, if one could not be taken
 _HEADER_WITHIN = 5.0  # seconds from the connection to the header's end
 _MOST_MESSAGE = 1000  # bytes
 _REST = 1 << 20  # bytes of a refused frame that are read, so that its sender reads the answer
@@ -74,8 +75,12 @@ class Receiver:
             while True:
                 try:
                     connection, _ = self._listener.accept()
-                except OSError:
-                    return  # closed
+                except OSError as error:
+                    if self._closed:
+                        return
+                    _log.warning("cannot take a connection at %s: %s", self.address, error)
+                    time.sleep(_PAUSE)  # until a file is free, say
+                    continue
                 if not self._find_place(connection):
                     connection.close()
                     continue
