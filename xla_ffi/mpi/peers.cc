@@ -76,6 +76,35 @@ int listen_at(const std::string& host, const std::vector<std::uint16_t>& ports) 
             : ", ports " + std::to_string(ports.front()) + "-" + std::to_string(ports.back()) + " (JAXINA_PORTS)"));
 }
 
+// Waits until the socket can be written to or has an error to report, for kLook at most. Returns whether it is so.
+bool can_write(int fd) {
+  pollfd one{fd, POLLOUT, 0};
+  return poll(&one, 1, narrow<int>(kLook / 1'000'000)) > 0;
+}
+
+// Writes what the socket takes of a message, of which `sent` bytes are written. Returns how many bytes it was, or 0 if
+// the socket takes nothing now.
+std::size_t write_part(int to, int fd, const Header& header, const void* data, std::size_t sent) {
+  const auto bytes = static_cast<std::size_t>(header.bytes);
+  iovec parts[2];
+  int count = 0;
+  if (sent < sizeof(header)) {
+    parts[count++] = {reinterpret_cast<std::byte*>(const_cast<Header*>(&header)) + sent, sizeof(header) - sent};
+  }
+  const std::size_t of_data = sent < sizeof(header) ? 0 : sent - sizeof(header);
+  if (bytes > of_data) {
+    parts[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + of_data, bytes - of_data};
+  }
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = static_cast<std::size_t>(count);
+  const ssize_t written = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (written >= 0) return static_cast<std::size_t>(written);
+  if (errno == EAGAIN || errno == EINTR) return 0;
+  throw Error(ErrorCode::kWorkerLost, "the connection to " + process(to) + " ended while a message was sent: " +
+                                          std::strerror(errno) + "; see that process's output");
+}
+
 }  // namespace
 
 Peers::Link::~Link() {
@@ -167,7 +196,8 @@ void Peers::wait(const std::shared_ptr<Receive>& receive) {
     while (!receive->done) {
       const auto link = links_.find(from);
       if (link != links_.end() && link->second->lost) {
-        throw Error(ErrorCode::kWorkerLost, process(from) + " ended while it was needed for a message");
+        throw Error(ErrorCode::kWorkerLost, "the connection to " + process(from) +
+                                                " ended while it was needed for a message; see that process's output");
       }
       if (changed_.wait_for(lock, std::chrono::nanoseconds(kLook)) == std::cv_status::timeout) {
         check_alive(from, deadline, "sent nothing");
@@ -207,32 +237,18 @@ void Peers::send(int to, const Call& call, const void* data, std::size_t bytes) 
 
 void Peers::write_message(int to, Link& link, const Header& header, const void* data) {
   const Nanoseconds deadline = now() + timeout_;
-  const auto bytes = static_cast<std::size_t>(header.bytes);
   const std::lock_guard sending(link.sending);
   std::size_t sent = 0;
-  while (sent < sizeof(header) + bytes) {
-    iovec parts[2];
-    int count = 0;
-    if (sent < sizeof(header)) {
-      parts[count++] = {reinterpret_cast<std::byte*>(const_cast<Header*>(&header)) + sent, sizeof(header) - sent};
+  try {
+    while (sent < sizeof(header) + header.bytes) {
+      const std::size_t written = write_part(to, link.fd, header, data, sent);
+      sent += written;
+      if (written == 0 && !can_write(link.fd)) check_alive(to, deadline, "takes nothing");
     }
-    const std::size_t of_data = sent < sizeof(header) ? 0 : sent - sizeof(header);
-    if (bytes > of_data) {
-      parts[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + of_data, bytes - of_data};
-    }
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = static_cast<std::size_t>(count);
-    const ssize_t written = sendmsg(link.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (written >= 0) {
-      sent += static_cast<std::size_t>(written);
-    } else if (errno == EAGAIN) {
-      pollfd room{link.fd, POLLOUT, 0};
-      if (poll(&room, 1, narrow<int>(kLook / 1'000'000)) == 0) check_alive(to, deadline, "takes nothing");
-    } else if (errno != EINTR) {
-      throw Error(ErrorCode::kWorkerLost,
-                  process(to) + " ended while a message was sent to it: " + std::strerror(errno));
-    }
+  } catch (const Error&) {
+    // The rest never follows. If the connection went on, the receiver would take what comes next for the rest.
+    if (sent > 0) shutdown(link.fd, SHUT_RDWR);
+    throw;
   }
 }
 

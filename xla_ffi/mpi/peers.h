@@ -65,7 +65,8 @@ class Peers {
   void wait(const std::shared_ptr<Receive>& receive);
   // Gives the receive up, instead of wait(). When it returns, nothing writes into the memory any more.
   void abandon(const std::shared_ptr<Receive>& receive);
-  // Sends a message, and returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem.
+  // Sends a message, and returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem. If it
+  // throws in the middle of the message, the connection is lost for both processes.
   void send(int to, const Call& call, const void* data, std::size_t bytes);
   // Tells other processes that this one sends no more messages of the run. Whoever waits for one gets kMismatch. Throws
   // Error.

@@ -1,0 +1,111 @@
+// Tests the messages from process to process when something is in their way: each must arrive as it was sent, or both
+// sides must get an error. Other tests send them between real processes.
+#include "xla_ffi/mpi/peers.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace jaxina::mpi {
+namespace {
+
+constexpr Nanoseconds kShort = 300'000'000, kLong = 20'000'000'000;
+const std::string kHost = "127.0.0.1";
+
+// A socket that listens at kHost. The test decides what becomes of those that connect.
+class Listener {
+ public:
+  explicit Listener(int backlog) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(listen(socket_.get(), backlog), 0);
+    EXPECT_EQ(getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  std::uint16_t port() const { return port_; }
+  int accept() const { return ::accept(socket_.get(), nullptr, nullptr); }
+
+ private:
+  net::FileDescriptor socket_;
+  std::uint16_t port_ = 0;
+};
+
+int connected_to(std::uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+// The network between the processes 0 and 1. It carries nothing until open() is called. Then it carries everything,
+// what was sent before included, until process 0 closes the connection.
+class Network {
+ public:
+  explicit Network(std::uint16_t to) : listener_(1), to_(to) {}
+  ~Network() { thread_.join(); }
+  std::uint16_t port() const { return listener_.port(); }
+  void open() {
+    thread_ = std::thread([this] {
+      const net::FileDescriptor from(listener_.accept()), onward(connected_to(to_));
+      std::vector<char> part(1 << 20);
+      for (ssize_t got = 1; got > 0;) {
+        got = read(from.get(), part.data(), part.size());
+        for (ssize_t sent = 0; sent < got;) {
+          const ssize_t written =
+              ::send(onward.get(), part.data() + sent, static_cast<std::size_t>(got - sent), MSG_NOSIGNAL);
+          if (written <= 0) return;
+          sent += written;
+        }
+      }
+    });
+  }
+
+ private:
+  Listener listener_;
+  std::uint16_t to_;
+  std::thread thread_;
+};
+
+// Returns the error that `call` throws, or an ok status.
+template <typename Call>
+Status error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.status();
+  }
+  return {};
+}
+
+TEST(Peers, AMessageThatBreaksOffIsAnErrorOnBothSides) {
+  constexpr std::size_t kBytes = std::size_t{16} << 20;  // more than the sockets hold
+  const std::vector<char> first(kBytes, 1), next(kBytes, 2);
+  std::vector<char> got(kBytes, 0);
+  Peers receiver(1, kHost, {});
+  Network network(receiver.own().port);
+  Peers sender(0, kHost, {});
+  receiver.meet({sender.own(), receiver.own()}, kLong, nullptr);
+  sender.meet({sender.own(), {kHost, network.port(), receiver.own().secret}}, kShort, nullptr);
+
+  EXPECT_EQ(error_of([&] { sender.send(1, {1, 1, 1}, first.data(), kBytes); }).code, ErrorCode::kTimeout);
+  network.open();
+  sender.give_up({0, 1}, ErrorCode::kTimeout);
+  EXPECT_EQ(error_of([&] { sender.send(1, {1, 2, 2}, next.data(), kBytes); }).code, ErrorCode::kWorkerLost);
+  const Status error = error_of([&] { receiver.wait(receiver.post(0, {1, 1, 1}, got.data(), kBytes)); });
+  EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
+}
+
+}  // namespace
+}  // namespace jaxina::mpi
