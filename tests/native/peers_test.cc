@@ -5,9 +5,11 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +35,16 @@ class Listener {
   }
   std::uint16_t port() const { return port_; }
   int accept() const { return ::accept(socket_.get(), nullptr, nullptr); }
+  // Takes those that have connected, at least one, and returns how many they are.
+  int waiting() const {
+    pollfd more{socket_.get(), POLLIN, 0};
+    int count = 0;
+    do {
+      close(accept());
+      ++count;
+    } while (poll(&more, 1, 0) > 0);
+    return count;
+  }
 
  private:
   net::FileDescriptor socket_;
@@ -105,6 +117,24 @@ TEST(Peers, AMessageThatBreaksOffIsAnErrorOnBothSides) {
   EXPECT_EQ(error_of([&] { sender.send(1, {1, 2, 2}, next.data(), kBytes); }).code, ErrorCode::kWorkerLost);
   const Status error = error_of([&] { receiver.wait(receiver.post(0, {1, 1, 1}, got.data(), kBytes)); });
   EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
+}
+
+// Each process keeps the first Hello that it sees of the other. Of two connections, the two might keep different ones.
+TEST(Peers, ThreadsThatSendTheFirstMessagesShareOneConnection) {
+  for (int round = 0; round < 20; ++round) {
+    const Listener other(8);
+    Peers peers(0, kHost, {});
+    peers.meet({peers.own(), {kHost, other.port(), 1}}, kLong, nullptr);
+    std::barrier together(2);
+    const auto send = [&](std::uint64_t channel) {
+      together.arrive_and_wait();
+      peers.send(1, {channel, 1, 1}, &channel, sizeof(channel));
+    };
+    std::thread one(send, 1), two(send, 2);
+    one.join();
+    two.join();
+    ASSERT_EQ(other.waiting(), 1) << "round " << round;
+  }
 }
 
 }  // namespace

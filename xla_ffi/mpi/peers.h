@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,8 +92,9 @@ class Peers {
   void withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<std::mutex>& lock);
   Link& reach(int rank);
   Link* connected(int rank);  // nullptr if it is not connected
-  void connect_to(int rank, Nanoseconds deadline);
-  void adopt(int rank, int fd);
+  void connect_to(int rank, Nanoseconds deadline, std::unique_lock<std::mutex>& lock);
+  std::unique_ptr<Link> new_link(int rank, Nanoseconds deadline) const;
+  void adopt(int rank, std::unique_ptr<Link> link);
   void check_alive(int rank, Nanoseconds deadline, const char* what) const;
   void complete(Receive& receive, const Message& message);
   void deliver(int from, std::uint64_t channel, Message message);
@@ -117,6 +119,7 @@ class Peers {
   mutable std::mutex mutex_;  // guards the members from here to stopping_
   std::condition_variable changed_;
   std::map<int, std::unique_ptr<Link>> links_;
+  std::set<int> connecting_;  // the processes to which a thread is connecting
   std::map<Key, std::deque<std::shared_ptr<Receive>>> posted_;
   std::map<Key, std::deque<Message>> arrived_;
   std::uint64_t ended_run_ = 0;  // the run that this process ended last; 0: none

@@ -1,4 +1,4 @@
-// The parts of a connection between two processes, shared by peers.cc and peers_receive.cc only.
+// The parts of a connection between two processes, shared by peers.cc, peers_connect.cc and peers_receive.cc only.
 #pragma once
 
 #include <sys/socket.h>
@@ -43,7 +43,8 @@ struct Peers::Receive {
 };
 
 struct Peers::Link {
-  int fd = -1;
+  explicit Link(int of) : fd(of) {}
+  int fd;
   bool lost = false;
   std::mutex sending;
   // The state of the message that is arriving.
@@ -57,6 +58,12 @@ struct Peers::Link {
 
   ~Link();
 };
+
+// How often a waiting thread checks whether the other process has ended.
+inline constexpr Nanoseconds kLook = 200'000'000;
+
+// Waits until the socket can be written to or has an error to report, for kLook at most. Returns whether it is so.
+bool can_write(int fd);
 
 inline std::string process(int rank) { return "process " + std::to_string(rank); }
 

@@ -90,7 +90,7 @@ bool Peers::read_hello(Stranger& stranger) {
   if (hello.magic != Hello::kMagic || hello.secret != own_.secret || hello.rank >= static_cast<std::uint64_t>(rank_))
     return false;
   const std::lock_guard lock(mutex_);
-  adopt(static_cast<int>(hello.rank), std::exchange(stranger.fd, -1));
+  adopt(static_cast<int>(hello.rank), std::make_unique<Link>(std::exchange(stranger.fd, -1)));
   return false;
 }
 
