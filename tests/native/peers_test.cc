@@ -6,13 +6,18 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <barrier>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "rdma_engine/base/clock.h"
 
 namespace jaxina::mpi {
 namespace {
@@ -135,6 +140,56 @@ TEST(Peers, ThreadsThatSendTheFirstMessagesShareOneConnection) {
     two.join();
     ASSERT_EQ(other.waiting(), 1) << "round " << round;
   }
+}
+
+// A host that drops what would connect: it has no room for another connection.
+class FullHost {
+ public:
+  FullHost() : listener_(0), only_(connected_to(listener_.port())) {}
+  std::uint16_t port() const { return listener_.port(); }
+
+ private:
+  Listener listener_;
+  net::FileDescriptor only_;
+};
+
+TEST(Peers, AHostThatTakesNoConnectionIsATimeout) {
+  const FullHost other;
+  Peers peers(0, kHost, {});
+  peers.meet({peers.own(), {kHost, other.port(), 1}}, kShort, nullptr);
+  const Status error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
+  EXPECT_EQ(error.code, ErrorCode::kTimeout) << error.text();
+}
+
+TEST(Peers, ASignalDoesNotEndAConnectionThatIsBeingMade) {
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+  const FullHost other;
+  Peers peers(0, kHost, {});
+  peers.meet({peers.own(), {kHost, other.port(), 1}}, kShort, nullptr);
+  std::atomic<bool> done = false;
+  Status error;
+  std::thread sender([&] {
+    error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
+    done = true;
+  });
+  while (!done) {
+    pthread_kill(sender.native_handle(), SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  sender.join();
+  EXPECT_EQ(error.code, ErrorCode::kTimeout) << error.text();
+}
+
+TEST(Peers, AProcessThatEndsBeforeItTakesTheConnectionIsLost) {
+  const FullHost other;
+  Peers peers(0, kHost, {});
+  peers.meet({peers.own(), {kHost, other.port(), 1}}, kLong, [](int rank) { return rank == 1; });
+  const auto start = now();
+  const Status error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
+  EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
+  EXPECT_LT(now() - start, kLong / 4);
 }
 
 }  // namespace

@@ -2,20 +2,17 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
 
 #include "rdma_engine/base/clock.h"
-#include "rdma_engine/base/narrow.h"
 #include "rdma_engine/net/interfaces.h"
 #include "xla_ffi/mpi/peers_parts.h"
 
@@ -152,15 +149,11 @@ std::unique_ptr<Peers::Link> Peers::new_link(int rank, Nanoseconds deadline) con
   const Address address = address_of(theirs.host, theirs.port);
   auto link = std::make_unique<Link>(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (link->fd < 0) fail("socket");
-  int error = 0;
-  if (connect(link->fd, address.get(), address.length) != 0) {
-    error = errno;
-    if (error == EINPROGRESS) {
-      pollfd done{link->fd, POLLOUT, 0};
-      poll(&done, 1, narrow<int>(std::max<Nanoseconds>(0, deadline - now()) / 1'000'000));
-      socklen_t length = sizeof(error);
-      if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-    }
+  int error = connect(link->fd, address.get(), address.length) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    while (!can_write(link->fd)) check_alive(rank, deadline, kTakesNoConnection);
+    socklen_t length = sizeof(error);
+    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   }
   const Hello hello{Hello::kMagic, theirs.secret, static_cast<std::uint64_t>(rank_)};
   if (error == 0 && ::send(link->fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello)) error = errno ? errno : EIO;
