@@ -1,8 +1,9 @@
 #include "rdma_engine/datagrams/notices.h"
 
-#include <algorithm>
 #include <cstring>
-#include <string>
+#include <string_view>
+
+#include "rdma_engine/base/utf8.h"
 
 namespace jaxina {
 namespace {
@@ -44,8 +45,8 @@ Notice pending_notice(const wire::Header& update, const WorkerSet& seen, std::ui
 
 Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slot, const Status& reason) {
   Notice notice;
-  const std::size_t length = std::min(reason.message.size(), kMaxReason);
-  std::memcpy(&notice.bytes[wire::kHeaderSize], reason.message.data(), length);
+  const std::string_view sentence = start_of(reason.message, kMaxReason);
+  std::memcpy(&notice.bytes[wire::kHeaderSize], sentence.data(), sentence.size());
   wire::Header header;
   header.kind = wire::Kind::kAbort;
   header.job = job;
@@ -53,7 +54,7 @@ Notice aborted_notice(std::uint32_t job, std::uint64_t secret, std::uint16_t slo
   header.worker = wire::kAllWorkers;
   header.slot = slot;
   header.code = static_cast<std::uint8_t>(reason.code);
-  seal(header, length, notice);
+  seal(header, sentence.size(), notice);
   return notice;
 }
 

@@ -13,7 +13,7 @@
 
 namespace jaxina {
 
-// The longest reason that an abort notice carries, in bytes. Longer ones are cut.
+// The longest reason that an abort notice carries, in bytes. Longer ones are cut between two characters.
 inline constexpr std::size_t kMaxReason = 512;
 
 struct Notice {

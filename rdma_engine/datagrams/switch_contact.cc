@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rdma_engine/base/utf8.h"
+
 namespace jaxina {
 namespace {
 
@@ -89,7 +91,7 @@ Status SwitchContact::abort(std::uint8_t code, std::span<const std::uint8_t> sen
   const bool known =
       code > static_cast<std::uint8_t>(ErrorCode::kOk) && code <= static_cast<std::uint8_t>(kLastErrorCode);
   return {known ? static_cast<ErrorCode>(code) : ErrorCode::kJobRejected,
-          std::string(sentence.begin(), sentence.end())};
+          as_utf8({reinterpret_cast<const char*>(sentence.data()), sentence.size()})};
 }
 
 }  // namespace jaxina

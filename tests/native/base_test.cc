@@ -1,17 +1,20 @@
-// Tests counters, the clock, and checked conversions and assertions, which stay on in release builds: what they let
-// pass, and how they stop the process.
+// Tests counters, the clock, UTF-8, and checked conversions and assertions, which stay on in release builds: what they
+// let pass, and how they stop the process.
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <set>
+#include <string>
 #include <string_view>
 
 #include "rdma_engine/base/assert.h"
 #include "rdma_engine/base/clock.h"
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/base/narrow.h"
+#include "rdma_engine/base/utf8.h"
 
 namespace jaxina {
 namespace {
@@ -76,6 +79,26 @@ TEST(Clock, NeverGoesBack) {
     ASSERT_GE(next, last);
     last = next;
   }
+}
+
+TEST(Utf8, ATextIsCutBetweenCharacters) {
+  EXPECT_EQ(start_of("short", 5), "short");
+  EXPECT_EQ(start_of("longer", 5), "longe");
+  const std::string text = "xé€𝄞";  // characters of 1, 2, 3 and 4 bytes
+  const std::string_view starts[] = {"", "x", "x", "xé", "xé", "xé", "xé€", "xé€", "xé€", "xé€", text, text};
+  for (std::size_t bytes = 0; bytes < std::size(starts); ++bytes) EXPECT_EQ(start_of(text, bytes), starts[bytes]);
+  EXPECT_EQ(start_of("\x80\x80\x80", 2), "");
+}
+
+TEST(Utf8, OnlyBytesThatAreNoCharactersAreReplaced) {
+  const std::string text = "x é € 𝄞 \xed\x9f\xbf \xf4\x8f\xbf\xbf";
+  EXPECT_EQ(as_utf8(text), text);
+  EXPECT_EQ(as_utf8("a\x80z"), "a?z") << "a continuation without its start";
+  EXPECT_EQ(as_utf8("a\xc3"), "a?") << "a start without its continuation";
+  EXPECT_EQ(as_utf8("\xe2\x82z"), "??z");
+  EXPECT_EQ(as_utf8("\xc0\xaf \xe0\x9f\xbf \xf0\x8f\xbf\xbf"), "?? ??? ????") << "longer than they need to be";
+  EXPECT_EQ(as_utf8("\xed\xa0\x80"), "???") << "a surrogate";
+  EXPECT_EQ(as_utf8("\xf4\x90\x80\x80 \xff"), "???? ?") << "above the largest";
 }
 
 }  // namespace

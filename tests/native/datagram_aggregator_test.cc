@@ -8,8 +8,12 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "rdma_engine/base/utf8.h"
+#include "rdma_engine/datagrams/notices.h"
+#include "rdma_engine/datagrams/switch_contact.h"
 #include "tests/native/allocations.h"
 #include "tests/native/datagram_packets.h"
 #include "tests/native/small_shape.h"
@@ -243,6 +247,24 @@ TEST_F(DatagramAggregatorTest, AbortedJobAnswersWithTheReason) {
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].to, address(1));
   EXPECT_EQ(told[0].header.kind, wire::Kind::kAbort);
+}
+
+// Python takes an error's message only if it is UTF-8.
+TEST_F(DatagramAggregatorTest, AReasonIsTextWhereverItIsCut) {
+  std::string reason = "x";
+  for (int i = 0; i < 400; ++i) reason += "é";
+  aggregator_.abort(spec_.job, {ErrorCode::kWorkerLost, reason}, outbox_);
+  const Bytes told = update(0, 0).at(0).bytes;
+  const std::string text(told.begin() + wire::kHeaderSize, told.end());
+  EXPECT_EQ(text, reason.substr(0, kMaxReason - 1));
+  EXPECT_EQ(as_utf8(text), text);
+}
+
+TEST(SwitchContactTest, AReasonFromTheNetworkBecomesText) {
+  const std::uint8_t sentence[] = {'g', 'o', 'n', 'e', 0xC3};
+  const Status status = SwitchContact("switch").abort(static_cast<std::uint8_t>(ErrorCode::kWorkerLost), sentence);
+  EXPECT_EQ(status.code, ErrorCode::kWorkerLost);
+  EXPECT_EQ(status.message, "gone?");
 }
 
 TEST_F(DatagramAggregatorTest, EarlierIncarnationIsRejected) {

@@ -13,6 +13,7 @@
 #include <limits>
 #include <thread>
 
+#include "rdma_engine/base/utf8.h"
 #include "rdma_engine/transport/embedded/segment.h"
 #include "rdma_engine/transport/endpoint.h"
 #include "tests/native/reference.h"
@@ -174,6 +175,24 @@ TEST(Embedded, DifferentShapesEndInAnErrorOnAllWorkers) {
     if (status.code == ErrorCode::kMismatch) ++mismatches;
   });
   EXPECT_EQ(mismatches, 3);
+}
+
+// Python takes an error's message only if it is UTF-8.
+TEST(Embedded, AReasonIsTextWhereverItIsCut) {
+  for (const std::string start : {"", "x"}) {
+    std::string reason = start;
+    for (int i = 0; i < 400; ++i) reason += "é";
+    with_workers(2, [&](std::uint32_t w, Endpoint& endpoint) {
+      if (w == 0) return endpoint.end({ErrorCode::kWorkerLost, reason});
+      std::vector<float> x(1000, 1.0f);
+      endpoint.worker().submit({{{ElementType::kFloat32, x.size(), x.data(), x.data()}}});
+      const Status status = run_to_end(endpoint);
+      EXPECT_EQ(status.code, ErrorCode::kWorkerLost) << status.text();
+      EXPECT_GT(status.message.size(), 500u);
+      EXPECT_EQ(as_utf8(status.message), status.message);
+      EXPECT_EQ(status.message, reason.substr(0, status.message.size()));
+    });
+  }
 }
 
 TEST(Embedded, TwoWorkersWithOneRank) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
+
+#include "rdma_engine/base/utf8.h"
 
 namespace jaxina::embedded {
 namespace {
@@ -82,7 +85,8 @@ Status Segment::end(const Status& reason) {
   // Its holder died or stopped; every worker will notice by itself.
   if (!h.reason_lock.acquire(1000, kLivenessPeriod)) return reason;
   if (h.ended.load() == static_cast<std::uint32_t>(ErrorCode::kOk)) {
-    std::strncpy(h.reason, reason.message.c_str(), sizeof(h.reason) - 1);
+    const std::string_view sentence = start_of(reason.message, sizeof(h.reason) - 1);
+    std::memcpy(h.reason, sentence.data(), sentence.size());  // the memory was zero, so a zero follows
     h.ended.store(static_cast<std::uint32_t>(reason.code), std::memory_order_release);
   }
   h.reason_lock.release();
