@@ -44,7 +44,7 @@ class MessageQueues {
     std::uint32_t immediate;
     std::size_t bytes;
   };
-  // Appends the messages that have arrived. Does not wait.
+  // Appends messages that have arrived. Does not wait. If it leaves some, wait() returns at once.
   virtual Status poll(std::vector<Arrival>& arrivals) = 0;
   // Sleeps until something may have arrived, interrupt() is called, or the timeout passes.
   virtual void wait(Nanoseconds timeout) = 0;

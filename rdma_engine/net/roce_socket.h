@@ -16,6 +16,9 @@
 
 namespace jaxina::roce {
 
+// How many batches of packets a worker takes in a row before it sends, and looks at its timers.
+inline constexpr int kBatchesInARow = 16;
+
 enum class IcrcPolicy : std::uint8_t {
   kCheck,   // drop packets whose ICRC no identification explains, see BlindIcrcCheck
   kIgnore,  // for senders that do not write it

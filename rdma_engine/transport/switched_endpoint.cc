@@ -7,24 +7,34 @@
 #include "rdma_engine/base/clock.h"
 
 namespace jaxina {
+namespace {
+
+// After so many rounds in a row with something to receive, the loop looks at the time all the same. Otherwise a flood
+// of packets that are rejected would stop the timers for as long as it lasts. If the socket is full, so many rounds
+// read some 65,000 packets: by then this worker has all results that had arrived.
+constexpr int kBusyRounds = 1024;
+
+}  // namespace
 
 Status SwitchedEndpoint::progress(Nanoseconds wait) {
   const Nanoseconds deadline = now() + wait;
-  for (int idle = 0; !failed();) {
+  for (int idle = 0, busy = 0; !failed();) {
     send_ready();
     if (failed() || woken_.exchange(false) || worker().has_completed() || worker().idle()) break;
     if (receive()) {
       idle = 0;
-      continue;
+      if (++busy < kBusyRounds) continue;
     }
     // Check for late results only here, after everything that arrived has been read. So a long stop of this thread does
     // not make results look late.
+    const bool was_busy = std::exchange(busy, 0) == kBusyRounds;
     const Nanoseconds start = now();
     for (SwitchContact& contact : contacts_) fail(contact.check(start));
     const std::size_t in_flight = worker().in_flight();
     worker().on_tick(start);
-    if (worker().in_flight() < in_flight || ++idle < spins_) continue;
+    if (!was_busy && (worker().in_flight() < in_flight || ++idle < spins_)) continue;
     if (start >= deadline) break;
+    if (was_busy) continue;
     if (worker().awaits_devices()) {
       std::this_thread::yield();
       continue;

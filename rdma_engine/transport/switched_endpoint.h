@@ -31,7 +31,8 @@ class SwitchedEndpoint : public Endpoint {
 
   // Sends everything that the worker wants to send.
   virtual void send_ready() = 0;
-  // Handles what has arrived, without waiting. Returns false if there was nothing.
+  // Handles what has arrived, without waiting, but leaves some of a flood for later. Returns false if there was
+  // nothing.
   virtual bool receive() = 0;
   // Sleeps until something may have arrived, interrupt() is called, or the timeout passes.
   virtual void sleep(Nanoseconds timeout) = 0;

@@ -82,6 +82,21 @@ TEST(RoceEndpoint, PacketsAreAsLargeAsBothEndsAndTheirRouteAllow) {
   }
 }
 
+// Otherwise a flood of them would keep the worker's thread for as long as it lasts.
+TEST(RoceEndpoint, ForeignPacketsThatHaveArrivedAreNotAllReadAtOnce) {
+  SocketQueuePairs pairs({.host = "127.0.0.1"}, 1, 4096, 4096);
+  const net::UdpSocket stranger(net::resolve("127.0.0.1", 0, ErrorCode::kSystem), {});
+  const Address to = net::from_ipv4("127.0.0.1", pairs.local().udp_port);
+  for (int i = 0; i < 4096; ++i) {
+    sendto(stranger.fd(), "?", 1, 0, reinterpret_cast<const sockaddr*>(to.bytes.data()), to.size);
+  }
+  std::vector<SocketQueuePairs::Arrival> arrivals;
+  ASSERT_TRUE(pairs.poll(arrivals).ok());
+  EXPECT_TRUE(arrivals.empty());
+  EXPECT_GT(pairs.counters()[Counter::kPacketsReceived], 0u);
+  EXPECT_LE(pairs.counters()[Counter::kPacketsReceived], 64u * roce::kBatchesInARow);
+}
+
 TEST(RoceEndpoint, AWorkerThatRestartsGetsNewQueuePairsAndTheOldOnesAreGone) {
   RoceSwitch roce_switch({.port = 0});
   const JobSpec job = job_of(1);

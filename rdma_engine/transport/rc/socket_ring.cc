@@ -20,8 +20,6 @@ namespace {
 // How long the worker's thread may be away before the device's thread does the work.
 constexpr Nanoseconds kAway = 5'000'000;
 constexpr Nanoseconds kLongestSleep = 1'000'000'000;
-// How many batches of packets are taken in a row before something is sent.
-constexpr int kBatches = 16;
 
 roce::ConnectionEnd local_end(const RingSocketOptions& options, const roce::RoceSocket& socket) {
   std::random_device random;
@@ -102,7 +100,7 @@ void SocketRing::turn() {
     if (const std::optional<Arrival> arrival = on_packet(packet, now())) arrived_.push_back(*arrival);
   };
   const auto known = [this](const roce::Headers& headers, const Address& from) { return is_known(headers, from); };
-  for (int batch = 0; batch < kBatches && socket_->receive(known, visit) > 0; ++batch) {
+  for (int batch = 0; batch < roce::kBatchesInARow && socket_->receive(known, visit) > 0; ++batch) {
   }
   const Nanoseconds time = now();
   requester().on_tick(time);

@@ -48,7 +48,7 @@ Status SocketQueuePairs::poll(std::vector<Arrival>& arrivals) {
     if (loss_.drops()) ++dropped_;
     else if (!on_packet(packet, arrivals)) ++rejected_;
   };
-  while (socket_->receive(is_known, visit) > 0 && arrivals.empty()) {
+  for (int batch = 0; batch < kBatchesInARow && arrivals.empty() && socket_->receive(is_known, visit) > 0; ++batch) {
   }
   return {};
 }
