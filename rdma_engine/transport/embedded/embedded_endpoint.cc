@@ -5,12 +5,14 @@
 // device is done and the pass is counted. A worker never waits for a turn, and whoever has one waits for nothing but
 // its device. So turns always end.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
+#include "rdma_engine/transport/embedded/lost_peer.h"
 #include "rdma_engine/transport/embedded/segment.h"
 #include "rdma_engine/transport/endpoint.h"
 
@@ -227,20 +229,18 @@ std::vector<std::uint32_t> EmbeddedEndpoint::missing() {
 
 Status EmbeddedEndpoint::check_peers() {
   if (Status status = segment_->ended(); !status.ok()) return status;
-  const std::vector<std::uint32_t> awaited = missing();
-  for (std::uint32_t i = 0; i < member_.shape.workers(); ++i) {
-    if (i == member_.worker) continue;
-    embedded::Member& peer = segment_->member(i);
-    const bool left = peer.presence.load(std::memory_order_acquire) == static_cast<std::uint32_t>(Presence::kLeft);
-    const bool needed = std::find(awaited.begin(), awaited.end(), i) != awaited.end();
-    const std::string name = "worker " + std::to_string(i) + " (process " + std::to_string(peer.process) + ")";
-    if (left && needed) {
-      return segment_->end({ErrorCode::kWorkerLost, name + " left the job while others still wait for it"});
-    } else if (!left && !segment_->is_alive(i)) {
-      return segment_->end({ErrorCode::kWorkerLost, name + " died. Restart the job from its last checkpoint"});
-    }
-  }
-  return {};
+  const auto has_left = [this](std::uint32_t worker) {
+    return segment_->member(worker).presence.load(std::memory_order_acquire) ==
+           static_cast<std::uint32_t>(Presence::kLeft);
+  };
+  const std::optional<embedded::LostPeer> lost = embedded::find_lost_peer(
+      member_.shape.workers(), member_.worker, has_left, [this] { return missing(); },
+      [this](std::uint32_t worker) { return segment_->is_alive(worker); });
+  if (!lost) return {};
+  return segment_->end({ErrorCode::kWorkerLost, "worker " + std::to_string(lost->worker) + " (process " +
+                                                    std::to_string(segment_->member(lost->worker).process) + ")" +
+                                                    (lost->left ? " left the job while others still wait for it"
+                                                                : " died. Restart the job from its last checkpoint")});
 }
 
 }  // namespace
