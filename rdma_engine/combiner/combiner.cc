@@ -196,6 +196,7 @@ std::span<const std::uint8_t> Combiner::with_code(const Arrival& arrival, std::u
   if (code == arrival.header.code) return arrival.packet;
   wire::Header header = arrival.header;
   header.code = code;
+  JAXINA_ASSERT(arrival.packet.size() <= wire::kMaxPacketSize);  // a JobShape admits no larger pass
   std::memcpy(copy_.get(), arrival.packet.data(), arrival.packet.size());
   wire::seal(header, copy_.get(), arrival.packet.size());
   return {copy_.get(), arrival.packet.size()};
@@ -204,8 +205,13 @@ std::span<const std::uint8_t> Combiner::with_code(const Arrival& arrival, std::u
 void Combiner::on_reply(Registration& registration, const Arrival& arrival, PacketOutput& output) {
   CombinedJob& job = registration.job;
   const wire::Header& header = arrival.header;
-  if (header.slot >= job.spec().shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
+  const JobShape& shape = job.spec().shape;
+  if (header.slot >= shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
   if (!same_peer(arrival.from, job.upstream(header.slot))) return void(++job.counters()[Counter::kForeign]);
+  // A job's secret and servers are what a stranger says they are, so its results may have any size.
+  if (header.kind == wire::Kind::kResult && !shape.admits(header.format, header.words, header.exponents)) {
+    return void(++job.counters()[Counter::kTooLarge]);
+  }
   ++job.counters()[Counter::kReplies];
   if (header.worker != wire::kAllWorkers) {
     const auto way = job.way_to(header.worker);

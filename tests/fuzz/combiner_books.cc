@@ -54,6 +54,7 @@ void Books::deliver(std::span<const std::uint8_t> packet, std::uint8_t from) {
   if (grown(Counter::kCombined) + grown(Counter::kCollisions) + grown(Counter::kPassedOn) > 0) require(sent_ == 1);
   if (grown(Counter::kAbsorbed) > 0) require(sent_ == (sum_of_pass().children == everybody() ? 1 : 0));
   if (grown(Counter::kReplies) > 0) {
+    require(header_.kind != wire::Kind::kResult || may_have(spec().shape, header_));
     require(told_ == receivers());
     if (is_result()) untold_[job_] = false;
   }

@@ -201,6 +201,25 @@ TEST_F(CombinerTest, TellsTheWorkersOfAnOverflowOnce) {
   EXPECT_EQ(deliver(result(0), kOtherServer)[0].header.code, 0);
 }
 
+// IPv6 carries larger datagrams than the job's shape allows. A result with a changed code is copied, so its size must
+// fit.
+TEST_F(CombinerTest, DropsResultsLargerThanAPassOfTheJob) {
+  from_worker(0, 0);
+  combiner_.on_overflow();
+  wire::Header large = header(wire::kAllWorkers, 0);
+  large.kind = wire::Kind::kResult;
+  for (const std::uint16_t words : {std::uint16_t{16'372}, std::uint16_t{11}}) {
+    large.words = words;
+    EXPECT_TRUE(deliver(testing::packet(large, 1), kOtherServer).empty());
+  }
+  large.words = 2;
+  large.exponents = 9;
+  EXPECT_TRUE(deliver(testing::packet(large, 1), kOtherServer).empty());
+  EXPECT_EQ(counted(Counter::kTooLarge), 3u);
+  EXPECT_EQ(counted(Counter::kReplies), 0u);
+  EXPECT_EQ(deliver(result(0), kOtherServer)[0].header.code, wire::kOverflowed);  // the workers still learn of it
+}
+
 TEST_F(CombinerTest, AReplyToOneWorkerGoesToThatWorker) {
   from_worker(1, 0);
   wire::Header pending = header(1, 0);
