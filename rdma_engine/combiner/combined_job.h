@@ -8,6 +8,7 @@
 
 #include "rdma_engine/aggregator/worker_set.h"
 #include "rdma_engine/base/address.h"
+#include "rdma_engine/base/assert.h"
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/shape/job_shape.h"
 #include "rdma_engine/wire/packet.h"
@@ -36,6 +37,7 @@ class CombinedJob {
  public:
   explicit CombinedJob(const CombinedJobSpec& spec)
       : spec_(spec), contacts_(spec.children.size() * spec.ways), child_of_worker_(spec.shape.workers(), kNone) {
+    JAXINA_ASSERT(spec.group < wire::kMaxGroups && !spec.upstream.empty() && !spec.children.empty() && spec.ways > 0);
     for (std::uint32_t child = 0; child < spec.children.size(); ++child) {
       for (std::uint32_t worker = 0; worker < spec.shape.workers(); ++worker) {
         if (contains(spec.children[child].workers, worker)) child_of_worker_[worker] = child;

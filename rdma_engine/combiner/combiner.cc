@@ -20,25 +20,26 @@ Combiner::Combiner(const CombinerOptions& options, const numerics::Codec& codec)
   JAXINA_ASSERT(options.table.packet_bytes % 4 == 0);
 }
 
-bool Combiner::add(const CombinedJobSpec& spec) {
-  JAXINA_ASSERT(spec.group < wire::kMaxGroups && !spec.upstream.empty() && !spec.children.empty() && spec.ways > 0);
-  const auto [place, is_new] = jobs_.try_emplace(spec.job, Registration{registrations_ + 1, CombinedJob(spec)});
+bool Combiner::add(std::unique_ptr<CombinedJob> job) {
+  const auto [place, is_new] = jobs_.try_emplace(job->spec().job);
   if (!is_new) return false;
-  ++registrations_;
-  place->second.job.overflows_told() = overflows_;
+  job->overflows_told() = overflows_;
+  place->second = {++registrations_, std::move(job)};
   return true;
 }
 
-void Combiner::remove(std::uint32_t job) {
+std::unique_ptr<CombinedJob> Combiner::remove(std::uint32_t job) {
   const auto found = jobs_.find(job);
-  if (found == jobs_.end()) return;
+  if (found == jobs_.end()) return nullptr;
   table_.free_job(found->second.number);
+  std::unique_ptr<CombinedJob> removed = std::move(found->second.job);
   jobs_.erase(found);
+  return removed;
 }
 
 const CombinedJob* Combiner::find(std::uint32_t job) const {
   const auto found = jobs_.find(job);
-  return found == jobs_.end() ? nullptr : &found->second.job;
+  return found == jobs_.end() ? nullptr : found->second.job.get();
 }
 
 std::size_t Combiner::entries_held(std::uint32_t job, Nanoseconds now) const {
@@ -70,8 +71,8 @@ void Combiner::on_packet(std::span<const std::uint8_t> packet, const Address& fr
     return;
   }
   Registration& registration = found->second;
-  Counters& counters = registration.job.counters();
-  if (header.secret != registration.job.spec().secret) {
+  Counters& counters = registration.job->counters();
+  if (header.secret != registration.job->spec().secret) {
     ++counters[Counter::kWrongSecret];
     if (!wire::is_reply(header.kind)) output.send(from, refused_notice(header, wire::Refusal::kUnknownJob).packet());
     return;
@@ -83,7 +84,7 @@ void Combiner::on_packet(std::span<const std::uint8_t> packet, const Address& fr
 }
 
 void Combiner::on_update(Registration& registration, const Arrival& arrival, PacketOutput& output) {
-  CombinedJob& job = registration.job;
+  CombinedJob& job = *registration.job;
   const wire::Header& header = arrival.header;
   const JobShape& shape = job.spec().shape;
   if (header.slot >= shape.slots()) return void(++job.counters()[Counter::kBadSlot]);
@@ -105,7 +106,7 @@ void Combiner::on_update(Registration& registration, const Arrival& arrival, Pac
 }
 
 void Combiner::combine(Registration& registration, const Arrival& arrival, std::uint32_t child, PacketOutput& output) {
-  CombinedJob& job = registration.job;
+  CombinedJob& job = *registration.job;
   Counters& counters = job.counters();
   const wire::Header& header = arrival.header;
   const PassId pass = id_of(registration, header);
@@ -203,7 +204,7 @@ std::span<const std::uint8_t> Combiner::with_code(const Arrival& arrival, std::u
 }
 
 void Combiner::on_reply(Registration& registration, const Arrival& arrival, PacketOutput& output) {
-  CombinedJob& job = registration.job;
+  CombinedJob& job = *registration.job;
   const wire::Header& header = arrival.header;
   const JobShape& shape = job.spec().shape;
   if (header.slot >= shape.slots()) return void(++job.counters()[Counter::kBadSlot]);

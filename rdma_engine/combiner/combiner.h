@@ -38,9 +38,9 @@ class Combiner {
   explicit Combiner(const CombinerOptions& options, const numerics::Codec& codec = numerics::codec());
 
   // Adds a job. Returns false if there is a job with the same id.
-  bool add(const CombinedJobSpec& spec);
-  // Removes a job and frees its entries.
-  void remove(std::uint32_t job);
+  bool add(std::unique_ptr<CombinedJob> job);
+  // Frees a job's entries, removes the job and returns it; null if there was none.
+  std::unique_ptr<CombinedJob> remove(std::uint32_t job);
   bool has_jobs() const { return !jobs_.empty(); }
   // Null if there is no such job.
   const CombinedJob* find(std::uint32_t job) const;
@@ -61,7 +61,7 @@ class Combiner {
  private:
   struct Registration {
     std::uint32_t number;  // so that a job's entries are not taken for those of an earlier job with the same id
-    CombinedJob job;
+    std::unique_ptr<CombinedJob> job;
   };
   struct Arrival {
     const wire::Header& header;

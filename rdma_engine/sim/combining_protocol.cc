@@ -2,6 +2,7 @@
 // there.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "rdma_engine/base/narrow.h"
@@ -53,7 +54,7 @@ class CombiningProtocol final : public Protocol {
 
   void on_packet(const Packet& packet, Nanoseconds now, Output& output) override {
     if (now >= plan_.first_rack_learns_at) {
-      for (const CombinedJobSpec& spec : std::exchange(not_yet_known_, {})) switches_.at(nodes_.leaves[0]).add(spec);
+      for (auto& job : std::exchange(not_yet_known_, {})) switches_.at(nodes_.leaves[0]).add(std::move(job));
     }
     NodeOutput sender(output, packet.to);
     if (const auto server = servers_.find(packet.to); server != servers_.end()) {
@@ -134,7 +135,7 @@ class CombiningProtocol final : public Protocol {
   std::map<std::uint32_t, Job> jobs_;
   Counters none_;
   Counters gone_;  // of switches' jobs that were removed, and of switches that have lost their memory
-  std::vector<CombinedJobSpec> not_yet_known_;  // to the switch of the first rack
+  std::vector<std::unique_ptr<CombinedJob>> not_yet_known_;  // to the switch of the first rack
   std::string_view broken_;
   MarkOracle marks_;
 };
@@ -239,13 +240,14 @@ void CombiningProtocol::add_to_switches(const Job& job) {
     leaf.upstream = {address_of(kSwitch)};
     leaf.children = workers_in(job.groups[rack], job);
     if (leaf.children.empty()) continue;
-    if (rack == 0 && plan_.first_rack_learns_at > 0) not_yet_known_.push_back(leaf);
-    else switches_.at(nodes_.leaves[rack]).add(leaf);
+    auto below = std::make_unique<CombinedJob>(leaf);
+    if (rack == 0 && plan_.first_rack_learns_at > 0) not_yet_known_.push_back(std::move(below));
+    else switches_.at(nodes_.leaves[rack]).add(std::move(below));
     // The switch of a rack with one worker has nothing to combine.
     const auto sender = narrow<std::uint16_t>(wire::kFirstGroup + rack);
     root.children.push_back(leaf.children.size() == 1 ? leaf.children.front() : Child{sender, job.groups[rack]});
   }
-  switches_.at(kSwitch).add(root);
+  switches_.at(kSwitch).add(std::make_unique<CombinedJob>(root));
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ std::size_t DatagramEngine::turn() {
 }
 
 bool DatagramEngine::add(std::unique_ptr<Job> job) {
+  if (job->combined != nullptr) return combiner_.add(std::move(job->combined));
   const std::uint32_t id = job->aggregated->id();
   if (!aggregators_.add(std::move(job->aggregated))) return false;
   if (job->end != nullptr) ends_[id] = std::move(job->end);
@@ -41,8 +42,8 @@ bool DatagramEngine::add(std::unique_ptr<Job> job) {
 }
 
 std::unique_ptr<DatagramEngine::Job> DatagramEngine::remove(std::uint32_t id) {
-  combiner_.remove(id);
   auto job = std::make_unique<Job>();
+  job->combined = combiner_.remove(id);
   job->aggregated = aggregators_.remove(id);
   if (auto node = ends_.extract(id); !node.empty()) job->end = std::move(node.mapped());
   return job;

@@ -22,9 +22,10 @@ namespace jaxina {
 
 class DatagramEngine final : public PacketEngine {
  public:
-  // This thread's part of a job.
+  // This thread's part of a job, which is either summed here or combined on its way to its servers.
   struct Job {
     std::unique_ptr<DatagramJob> aggregated;
+    std::unique_ptr<CombinedJob> combined;
     std::unique_ptr<encryption::EncryptedEnd> end;  // null: its packets are in the clear
   };
 
@@ -39,8 +40,6 @@ class DatagramEngine final : public PacketEngine {
 
   // See Lanes.
   bool add(std::unique_ptr<Job> job);
-  // Adds a job whose updates are combined here, on their way to its servers.
-  bool add(const CombinedJobSpec& job) { return combiner_.add(job); }
   std::unique_ptr<Job> remove(std::uint32_t job);
   void abort(std::uint32_t job, const Status& reason);
   const Aggregator* find(std::uint32_t job) const { return aggregators_.find(job); }

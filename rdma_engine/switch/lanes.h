@@ -47,27 +47,25 @@ class Lanes {
   template <typename Make>
   void add_job(std::uint32_t id, std::size_t bytes, Make make) {
     const std::lock_guard lock(mutex_);
-    check_room(id, bytes);
+    check_running();
+    room_.check(id, bytes);
     std::vector<std::unique_ptr<Job>> parts;
     try {
       for (std::size_t i = 0; i < lanes_.size(); ++i) parts.push_back(make(shard(i)));
     } catch (const std::bad_alloc&) {
       throw Error(ErrorCode::kJobRejected, "the switch's host has no memory left for the job's pool");
     }
-    enter(id, bytes, [&parts](std::size_t lane, Engine& engine) {
-      return [&engine, part = std::make_shared<std::unique_ptr<Job>>(std::move(parts[lane]))] {
-        return engine.add(std::move(*part));
-      };
-    });
-  }
-
-  // Adds a job without slots: every lane gets a copy of `spec`. `bytes` is what all lanes take together. Throws
-  // Error(kJobRejected) if the id is in use or memory is short.
-  template <typename Spec>
-  void add_job_to_all(std::uint32_t id, std::size_t bytes, const Spec& spec) {
-    const std::lock_guard lock(mutex_);
-    check_room(id, bytes);
-    enter(id, bytes, [&spec](std::size_t, Engine& engine) { return [&engine, spec] { return engine.add(spec); }; });
+    room_.take(id, bytes);
+    try {
+      on_each([&parts](std::size_t lane, Engine& engine) {
+        return [&engine, part = std::make_shared<std::unique_ptr<Job>>(std::move(parts[lane]))] {
+          return engine.add(std::move(*part));
+        };
+      });
+    } catch (...) {
+      forget(id);
+      throw;
+    }
   }
 
   // Removes a job. If it does not exist, nothing happens.
@@ -179,23 +177,6 @@ class Lanes {
 
   void check_running() const {
     if (lanes_.empty()) throw Error(ErrorCode::kShutDown, "the switch has been stopped");
-  }
-
-  void check_room(std::uint32_t id, std::size_t bytes) const {
-    check_running();
-    room_.check(id, bytes);
-  }
-
-  // Lets all lanes add a job. After any failure none has it.
-  template <typename CommandFor>
-  void enter(std::uint32_t id, std::size_t bytes, CommandFor command_for) {
-    room_.take(id, bytes);
-    try {
-      on_each(command_for);
-    } catch (...) {
-      forget(id);
-      throw;
-    }
   }
 
   // Posts to all lanes before waiting for any, so they work in parallel.

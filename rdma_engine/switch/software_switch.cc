@@ -88,7 +88,11 @@ void SoftwareSwitch::combine_job(const CombinedJobSpec& spec) {
                                              std::to_string(kEntryBytes) +
                                              ": lower JAXINA_BLOCK_SIZE or JAXINA_BLOCKS_PER_CHUNK");
   }
-  lanes_->add_job_to_all(spec.job, ports_.size() * CombinedJob::bytes_for(spec), spec);
+  lanes_->add_job(spec.job, ports_.size() * CombinedJob::bytes_for(spec), [&](const Shard&) {
+    auto job = std::make_unique<DatagramEngine::Job>();
+    job->combined = std::make_unique<CombinedJob>(spec);
+    return job;
+  });
 }
 
 void SoftwareSwitch::add_job(const JobSpec& spec, const Shard& part, const CombiningSwitches& switches) {

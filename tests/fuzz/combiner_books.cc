@@ -1,5 +1,6 @@
 #include "tests/fuzz/combiner_books.h"
 
+#include <memory>
 #include <utility>
 
 #include "tests/fuzz/input.h"
@@ -25,7 +26,7 @@ void Books::begin() {
 void Books::register_again(std::size_t job) {
   if (const CombinedJob* old = combiner_.find(kJobs[job].job)) accounted_gone_ += accounted(old->counters());
   combiner_.remove(kJobs[job].job);
-  require(combiner_.add(kJobs[job]));
+  require(combiner_.add(std::make_unique<CombinedJob>(kJobs[job])));
   std::erase_if(sums_, [job](const Sum& sum) { return sum.pass.job == kJobs[job].job; });
   contacts_[job].fill({});
   untold_[job] = false;

@@ -77,7 +77,8 @@ class Commands {
       in >> options.table.entries;
       switch_ = std::make_unique<Combiner>(options);
     } else if (command == "job") {
-      if (!switch_->add(read_job(in))) throw Error(ErrorCode::kJobRejected, "the job exists already");
+      if (!switch_->add(std::make_unique<CombinedJob>(read_job(in))))
+        throw Error(ErrorCode::kJobRejected, "the job exists already");
     } else if (command == "packet") {
       Nanoseconds now = 0;
       in >> name >> now >> text;

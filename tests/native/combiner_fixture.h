@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "rdma_engine/combiner/combiner.h"
 #include "rdma_engine/datagrams/datagram_aggregator.h"
 #include "tests/native/datagram_packets.h"
@@ -39,7 +41,7 @@ class CombinerTest : public ::testing::Test {
                    .lifetime = kLifetime,
                    .share_sent_on = share_sent_on,
                    .queues = queues}) {
-    EXPECT_TRUE(combiner_.add(spec_));
+    EXPECT_TRUE(combiner_.add(std::make_unique<CombinedJob>(spec_)));
   }
 
   wire::Header header(std::uint16_t worker, std::uint32_t epoch,
