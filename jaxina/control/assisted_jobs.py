@@ -11,6 +11,7 @@ from jaxina._native import JobShape
 from jaxina.control import control_pb2 as pb
 from jaxina.control import limits, roles
 from jaxina.control.data_plane import DataPlane, RackPlane
+from jaxina.control.quota import MakingQuota
 from jaxina.errors import InvalidArgumentError, JobRejectedError
 
 
@@ -27,10 +28,12 @@ class AssistedJobs:
 
     Args:
       data_plane: what moves the packets.
+      making: counts the jobs that are made at the switch.
     """
 
-    def __init__(self, data_plane: DataPlane):
+    def __init__(self, data_plane: DataPlane, making: MakingQuota):
         self._data_plane = data_plane
+        self._making = making
         self._jobs: dict[int, _Assisted] = {}
 
     def __len__(self) -> int:
@@ -40,19 +43,20 @@ class AssistedJobs:
         return job in self._jobs
 
     @contextlib.contextmanager
-    def assist(self, request: pb.AssistRequest, asker: str) -> Iterator[pb.Assisting]:
+    def assist(self, request: pb.AssistRequest, asker: str, now: float) -> Iterator[pb.Assisting]:
         """Has the data plane help with a job while the context lasts.
 
         Args:
           request: what to do.
-          asker: the address that asks, for the status.
+          asker: the address that asks.
+          now: the time, in any clock's seconds that never go back.
 
         Yields:
           The reply.
 
         Raises:
           InvalidArgumentError: the request cannot be fulfilled.
-          JobRejectedError: the switch has a job with this id, or no room.
+          JobRejectedError: the switch has a job with this id, or no room, or the address has made too much lately.
         """
         shape = JobShape(
             devices=request.devices,
@@ -64,12 +68,12 @@ class AssistedJobs:
         role = request.WhichOneof("role")
         if role == "combine":
             combine = roles.Combine.read(request.combine, shape.workers)
-            memory = self._checked_memory(0, combine.contacts, asker)
+            memory = self._admit(0, combine.contacts, asker, now)
             self._data_plane.combine_job(request.job, request.secret, shape, combine)
             what = combine.described(shape.workers)
         elif role == "serve":
             serve = roles.Serve.read(request.serve, shape.workers)
-            memory = self._checked_memory(shape.pool_bytes, serve.contacts(shape.workers), asker)
+            memory = self._admit(shape.pool_bytes, serve.contacts(shape.workers), asker, now)
             self._data_plane.serve_part(request.job, request.secret, shape, serve)
             what = serve.described()
         elif role == "rack":
@@ -78,7 +82,7 @@ class AssistedJobs:
                 raise InvalidArgumentError(
                     "this switch is not on the way between the workers of a rack: start it with --transparent"
                 )
-            memory = self._checked_memory(self._data_plane.rack_bytes(shape, rack), 0, asker)
+            memory = self._admit(self._data_plane.rack_bytes(shape, rack), 0, asker, now)
             self._data_plane.sum_rack(request.job, shape, rack)
             what = rack.described()
         else:
@@ -90,8 +94,9 @@ class AssistedJobs:
             del self._jobs[request.job]
             self._data_plane.remove_job(request.job)
 
-    def _checked_memory(self, pool_bytes: int, contacts: int, asker: str) -> int:
-        """How many bytes the data plane's threads need for a pool, and to keep so many addresses each."""
+    def _admit(self, pool_bytes: int, contacts: int, asker: str, now: float) -> int:
+        """Counts one more job of the address. Returns the bytes that the data plane's threads need for its pool, and to
+        keep so many addresses each."""
         memory = pool_bytes + contacts * limits.CONTACT_BYTES * len(self._data_plane.ports)
         taken = sum(job.memory for job in self._jobs.values() if job.asker == asker)
         if taken + memory > limits.POOL_PER_ADDRESS:
@@ -99,6 +104,7 @@ class AssistedJobs:
                 f"{asker} has parts of jobs here with {taken >> 20} MiB; with this one, they would have more than the "
                 f"{limits.POOL_PER_ADDRESS >> 20} MiB that one address may have: lower the slots or the chunk"
             )
+        self._making.take(asker, memory, now)
         return memory
 
     def status(self, statistics: Mapping[int, Mapping[str, Any]]) -> list[pb.AssistStatus]:

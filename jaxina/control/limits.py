@@ -24,7 +24,7 @@ POOL_PER_ADDRESS = 192 * MIB
 CONTACT_BYTES = 96  # of an address from which a job's packets come, as the data plane keeps it
 
 # Making a job takes time from the data path, and the more the larger the pool. So making jobs is limited in bytes: a
-# job counts as JOB_COST bytes plus its pool.
+# job counts as JOB_COST bytes plus its pool, and so does a part of a job that the switch assists.
 JOB_COST = MIB
 MAKING_PER_ADDRESS = (1024 * MIB, 32 * MIB)  # at once, and per second
 MAKING_IN_ALL = (4096 * MIB, 128 * MIB)

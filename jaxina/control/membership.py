@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping, Sequence
 from jaxina._native import JOB_KEY_BYTES
 from jaxina.control import limits
 from jaxina.control.job_spec import JobSpec
-from jaxina.control.quota import JobQuota
+from jaxina.control.quota import JobQuota, MakingQuota
 from jaxina.control.servers import WorkerServer
 from jaxina.errors import (
     BY_CODE,
@@ -132,12 +132,14 @@ class Membership:
     Attributes:
       jobs: by id.
       draining: whether new jobs are refused.
+      making: counts the jobs that are made here. Jobs that the switch only helps with count too.
     """
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.draining = False
-        self._quota = JobQuota()
+        self.making = MakingQuota()
+        self._quota = JobQuota(self.making)
 
     def create(self, spec: JobSpec, address: str, now: float, elsewhere: Container[int] = ()) -> Job:
         """Makes a job, with an id that no other job has, a random secret, and a random key if it needs one.

@@ -39,12 +39,45 @@ class _Held:
     pool_bytes: int = 0
 
 
-class JobQuota:
-    """Decides whether an address may have one more job."""
+class MakingQuota:
+    """Limits how often jobs are made, and how large ones. Parts of jobs that were made elsewhere count as jobs."""
 
     def __init__(self) -> None:
-        self._making = Buckets(*limits.MAKING_PER_ADDRESS)
-        self._making_in_all = Bucket(*limits.MAKING_IN_ALL)
+        self._addresses = Buckets(*limits.MAKING_PER_ADDRESS)
+        self._in_all = Bucket(*limits.MAKING_IN_ALL)
+
+    def take(self, address: str, memory: int, now: float) -> None:
+        """Counts a job of the address that is about to be made.
+
+        Args:
+          address: where the request comes from.
+          memory: what the data plane needs for it, in bytes.
+          now: the time, in any clock's seconds that never go back.
+
+        Raises:
+          JobRejectedError: the address, or all addresses together, have made too much.
+        """
+        cost = limits.JOB_COST + memory
+        making = self._addresses.of(address, now)
+        wait = max(making.wait(cost, now), self._in_all.wait(cost, now))
+        if wait > 0:
+            raise JobRejectedError(
+                f"too many jobs, or too large ones, were made at this switch in a short time, by {address} alone or by "
+                f"all callers: try again in {wait:.1f} s, {_OWN_SWITCH}"
+            )
+        making.spend(cost, now)
+        self._in_all.spend(cost, now)
+
+
+class JobQuota:
+    """Decides whether an address may have one more job.
+
+    Args:
+      making: counts the jobs that are made.
+    """
+
+    def __init__(self, making: MakingQuota) -> None:
+        self._making = making
 
     def admit(self, address: str, pool_bytes: int, jobs: Collection[HeldJob], now: float) -> None:
         """Counts one more job of the address.
@@ -73,16 +106,7 @@ class JobQuota:
                 f"{_mib(limits.POOL_PER_ADDRESS)} MiB that one address may have at this switch: lower JAXINA_SLOTS or "
                 f"JAXINA_BLOCKS_PER_CHUNK, {_OWN_SWITCH}"
             )
-        cost = limits.JOB_COST + pool_bytes
-        making = self._making.of(address, now)
-        wait = max(making.wait(cost, now), self._making_in_all.wait(cost, now))
-        if wait > 0:
-            raise JobRejectedError(
-                f"too many jobs, or too large ones, were made at this switch in a short time, by {address} alone or by "
-                f"all callers: try again in {wait:.1f} s, {_OWN_SWITCH}"
-            )
-        making.spend(cost, now)
-        self._making_in_all.spend(cost, now)
+        self._making.take(address, pool_bytes, now)
 
     @staticmethod
     def _check_numbers(address: str, mine: _Held, jobs: int, unjoined: int) -> None:

@@ -94,7 +94,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._connects = ConnectQuota()
         self._rings = RingMeetings(data_plane)
         self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
-        self._assisted = AssistedJobs(data_plane)
+        self._assisted = AssistedJobs(data_plane, self._membership.making)
         self._assists = OpenLimit("assisted jobs", limits.ASSISTED_PER_ADDRESS, limits.MAX_ASSISTED)
         self._waiting = OpenLimit("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
@@ -214,7 +214,7 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
                         limits.MAX_ASSIST_BYTES,
                     )
                 self._membership.check_open()
-                reply = inside.enter_context(self._assisted.assist(request, address))
+                reply = inside.enter_context(self._assisted.assist(request, address, self._clock()))
             except JaxinaError as error:
                 _log.debug("assistance refused: %s", error)
                 await refuse(context, error)

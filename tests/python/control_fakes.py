@@ -15,6 +15,7 @@ import grpc
 
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
+from jaxina.control.roles import Combine
 
 
 class FakeDataPlane:
@@ -36,6 +37,9 @@ class FakeDataPlane:
     def add_job(self, job: int, secret: int, shape: JobShape) -> None:
         if self.refuse_with is not None:
             raise self.refuse_with
+        self.jobs[job] = (secret, shape)
+
+    def combine_job(self, job: int, secret: int, shape: JobShape, combine: Combine) -> None:
         self.jobs[job] = (secret, shape)
 
     def remove_job(self, job: int) -> None:

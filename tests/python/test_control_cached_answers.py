@@ -9,6 +9,7 @@ from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.cached_answers import CachedAnswers
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import Membership
+from jaxina.control.quota import MakingQuota
 from jaxina.control.status_reply import StatusReplies
 from jaxina.errors import SystemCallError
 
@@ -109,7 +110,7 @@ def plane():
     return FakeDataPlane()
 
 
-NO_ASSISTED = AssistedJobs(FakeDataPlane())
+NO_ASSISTED = AssistedJobs(FakeDataPlane(), MakingQuota())
 
 
 def asking(membership, plane, clock):

@@ -3,9 +3,12 @@
 import contextlib
 
 import pytest
+from control_fakes import FakeDataPlane
 
 from jaxina._native import MAX_WORKERS, MIN_BLOCK_SIZE, JobShape
+from jaxina.control import control_pb2 as pb
 from jaxina.control import limits
+from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.bucket import Bucket, Buckets
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import Membership, Removed
@@ -156,6 +159,30 @@ def test_all_addresses_together_make_so_much_at_once():
     with pytest.raises(JobRejectedError, match="or by all callers: try again"):
         make()
     assert 0 < len(membership.jobs) * spec(**large).shape.pool_bytes <= limits.MAKING_IN_ALL[0]
+
+
+def test_parts_of_jobs_count_as_jobs_that_are_made():
+    """What a switch keeps for a job that it helps with is made and freed as a pool is."""
+    plane, membership = FakeDataPlane(ports=[51001]), Membership()
+    assisted = AssistedJobs(plane, membership.making)
+    children = [pb.Child(workers=[worker]) for worker in range(1024)]
+    combine = pb.Combine(children=children, upstream=[pb.DataAddress(host=OTHER, port=1)], ways=2047)
+    shape = dict(workers=1024, devices=1024, slots=1, block_size=256, blocks_per_chunk=1)
+
+    def help_with_jobs(count, asker, now):
+        for job in range(count):
+            with assisted.assist(pb.AssistRequest(job=job, combine=combine, **shape), asker, now):
+                pass
+
+    with pytest.raises(JobRejectedError, match=r"too many jobs.* in a short time.*try again in .* s"):
+        help_with_jobs(20, STRANGER, 0.0)
+    made = len(plane.removed)
+    assert made == limits.MAKING_PER_ADDRESS[0] // (192 * limits.MIB)
+    with pytest.raises(JobRejectedError, match="too many jobs"):
+        create(membership, slots=500, blocks_per_chunk=63)
+    help_with_jobs(1, OTHER, 0.0)
+    help_with_jobs(1, STRANGER, 10.0)
+    assert len(plane.removed) == made + 2
 
 
 # ---- devices
