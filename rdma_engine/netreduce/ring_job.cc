@@ -64,6 +64,11 @@ std::size_t RingJob::bytes_for(const RingSpec& spec) {
   return sizeof(RingJob) + connections * (connection + sizeof(RingMember)) + sums;
 }
 
+bool RingJob::begins(std::uint32_t member, const roce::RoceFrame& frame) const {
+  const std::optional<RingMessage> message = message_at(*connections_[member], 0, frame.packet.headers);
+  return message && is_part(*message, 0, frame.packet) && frame.is_intact();
+}
+
 void RingJob::on_packet(std::uint32_t member, const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output) {
   JAXINA_ASSERT(!ended_ && member < connections_.size());
   Connection& connection = *connections_[member];
@@ -185,8 +190,12 @@ const RingMessage* RingJob::message_of(Connection& connection, std::uint64_t num
   if (roce::has_immediate(headers.opcode) && roce::ring_kind_of(headers.immediate) == roce::RingKind::kContradicted) {
     return end(Counter::kMismatch, roce::RingKind::kContradicted), nullptr;
   }
-  if (begins && !begin_message(connection, number, headers)) {
-    return end(Counter::kRdmaNoAccess, wrong), nullptr;
+  if (begins) {
+    const std::optional<RingMessage> begun = message_at(connection, number, headers);
+    if (!begun) return end(Counter::kRdmaNoAccess, wrong), nullptr;
+    ++connection.next_epoch[begun->slot];
+    connection.next_message = number + begun->packets;
+    connection.messages.add(*begun);
   }
   const RingMessage* message = connection.messages.find(number);
   if (message == nullptr || !is_part(*message, number, frame.packet)) {
@@ -195,33 +204,30 @@ const RingMessage* RingJob::message_of(Connection& connection, std::uint64_t num
   return message;
 }
 
-// Notes the message that begins with these headers. Returns false if it is not one of the job's.
-bool RingJob::begin_message(Connection& connection, std::uint64_t number, const roce::Headers& headers) {
+// The message that begins with these headers; nothing if it is not the job's.
+std::optional<RingMessage> RingJob::message_at(const Connection& connection, std::uint64_t number,
+                                               const roce::Headers& headers) const {
   const RingMember& member = connection.member;
   const std::uint64_t offset = headers.address - member.memory, place = offset / layout_.stride();
   if (headers.rkey != member.rkey || headers.address < member.memory ||
       place >= std::uint64_t{spec_.shape.slots()} * roce::MessageLayout::kPlaces) {
-    return false;
+    return std::nullopt;
   }
   const std::size_t begins = offset % layout_.stride(), exponents_at = layout_.exponents_in_place();
   const std::size_t end = begins + headers.length;
   if (begins % 4 != 0 || headers.length % 4 != 0 || headers.length == 0 || begins > exponents_at ||
       end < exponents_at || end > layout_.largest()) {
-    return false;
+    return std::nullopt;
   }
   const auto slot = static_cast<std::uint16_t>(place / roce::MessageLayout::kPlaces);
   const std::uint32_t epoch = connection.next_epoch[slot];
-  if (epoch % roce::MessageLayout::kPlaces != place % roce::MessageLayout::kPlaces) return false;
-  ++connection.next_epoch[slot];
-  const std::uint64_t packets = roce::packets_of(headers.length, spec_.mtu);
-  connection.next_message = number + packets;
-  connection.messages.add({.first = number,
-                           .packets = packets,
-                           .slot = slot,
-                           .epoch = epoch,
-                           .begins_in_place = static_cast<std::uint32_t>(begins),
-                           .length = headers.length});
-  return true;
+  if (epoch % roce::MessageLayout::kPlaces != place % roce::MessageLayout::kPlaces) return std::nullopt;
+  return RingMessage{.first = number,
+                     .packets = roce::packets_of(headers.length, spec_.mtu),
+                     .slot = slot,
+                     .epoch = epoch,
+                     .begins_in_place = static_cast<std::uint32_t>(begins),
+                     .length = headers.length};
 }
 
 bool RingJob::is_part(const RingMessage& message, std::uint64_t number, const roce::Packet& packet) const {

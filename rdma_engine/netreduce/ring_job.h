@@ -49,6 +49,10 @@ class RingJob {
   // The bytes that such a job takes. Of the ends of its connections most are those of packets that are held.
   static std::size_t bytes_for(const RingSpec& spec);
 
+  // Whether the frame is the first one of connection `member`, numbered as below, if its packet has the first number: a
+  // message of the job, in the receiver's memory. A ring is probed before it sums, so nothing comes before this packet.
+  bool begins(std::uint32_t member, const roce::RoceFrame& frame) const;
+
   // Processes an intact frame of connection `member` of the spec; the one from above has the number behind the last
   // member. `egress` is where it would leave. Not if has_ended().
   void on_packet(std::uint32_t member, const roce::RoceFrame& frame, std::uint16_t egress, FrameOutput& output);
@@ -87,7 +91,8 @@ class RingJob {
   void on_empty(const Connection& connection, const SequenceTracker::Place& place, const roce::RoceFrame& frame,
                 std::uint16_t egress, FrameOutput& output);
   const RingMessage* message_of(Connection& connection, std::uint64_t number, const roce::RoceFrame& frame);
-  bool begin_message(Connection& connection, std::uint64_t number, const roce::Headers& headers);
+  std::optional<RingMessage> message_at(const Connection& connection, std::uint64_t number,
+                                        const roce::Headers& headers) const;
   bool is_part(const RingMessage& message, std::uint64_t number, const roce::Packet& packet) const;
   void release_all(FrameOutput& output);
   void release(Connection& connection, FrameOutput& output);

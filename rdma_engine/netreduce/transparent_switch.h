@@ -1,5 +1,9 @@
 // TransparentSwitch: adds what the rings of registered jobs carry, and passes everything else byte for byte. It is
 // sans-IO: frames in, frames out. It does not route: the caller says where a frame would leave, and it leaves there.
+//
+// Anybody may register a ring, also one with connections of other hosts. So a connection is a ring's only once its
+// first packet has come, whose number and key nobody else knows. Several rings may wait for first packets of one
+// connection.
 #pragma once
 
 #include <array>
@@ -16,7 +20,7 @@ namespace jaxina::netreduce {
 
 class TransparentSwitch {
  public:
-  // Returns the job, or null if there is one of this number, or if a connection is there already. Throws
+  // Returns the job, or null if there is one of this number, or if a connection is another job's already. Throws
   // Error(kInvalidArgument).
   RingJob* add(const RingSpec& spec);
   // From now on the job's packets pass as they are. What was held is lost.
@@ -41,16 +45,25 @@ class TransparentSwitch {
     std::uint32_t qpn;
     auto operator<=>(const FlowKey&) const = default;
   };
-  static FlowKey key_of(const RingMember& member) {
-    return {member.source, member.destination, member.port, member.qpn};
+  // What names the first packet that a ring sends on a connection.
+  struct FirstPacket {
+    FlowKey flow;
+    std::uint32_t psn, rkey;
+    auto operator<=>(const FirstPacket&) const = default;
+  };
+  static FirstPacket first_of(const RingMember& member) {
+    return {{member.source, member.destination, member.port, member.qpn}, member.first_psn, member.rkey};
   }
   struct Flow {
     RingJob* job;
     std::uint32_t member;  // as RingJob::on_packet() has it
   };
+  // Null if the frame is no ring's.
+  const Flow* flow_of(const roce::RoceFrame& frame);
 
   std::map<std::uint32_t, std::unique_ptr<RingJob>> jobs_;
-  std::map<FlowKey, Flow> flows_;
+  std::map<FirstPacket, Flow> awaited_;  // connections whose first packets have not come
+  std::map<FlowKey, Flow> flows_;        // the others
   Counters without_job_;
 };
 

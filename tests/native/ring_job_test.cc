@@ -107,20 +107,21 @@ TEST_F(Ring, ASenderThatGoesBackIntoAMessageIsUnderstood) {
 }
 
 TEST_F(Ring, BehindAGapAnEmptyWriteLeavesAndNothingIsTaken) {
+  begin();
   const Message message{.words = words({1, 2, 3, 4, 5, 6, 7, 8})};
-  const auto out = on(frame(0, 0, message, 1, {.id = 3}));
+  const auto out = on(frame(0, 1, message, 1, {.id = 3}));
   ASSERT_EQ(out.size(), 1u);
   const roce::RoceFrame empty = read(out[0]);
   EXPECT_EQ(empty.packet.headers, (roce::Headers{.opcode = roce::Opcode::kRcWriteOnly,
                                                  .qpn = 100,
                                                  .acknowledge = true,
-                                                 .psn = roce::psn_after(kFirstPsn, 1 + (1u << 22)),
+                                                 .psn = roce::psn_after(kFirstPsn, 2 + (1u << 22)),
                                                  .address = 0x10000,
                                                  .rkey = 0x55}));
   EXPECT_TRUE(empty.packet.payload.empty());
   EXPECT_EQ(job_->counters()[Counter::kRdmaOutOfSequence], 1u);
   for (std::uint32_t w = 0; w < 3; ++w) {
-    for (std::size_t index = 0; index < 2; ++index) on(frame(w, 0, message, index));
+    for (std::size_t index = 0; index < 2; ++index) on(frame(w, 1, message, index));
   }
   ASSERT_EQ(out_.size(), 3u);
   EXPECT_EQ(payload_of(out_[0]), words({15, 18, 21, 24}));
@@ -147,6 +148,7 @@ TEST_F(Ring, ACopyOlderThanAllMessagesThatAreKeptBringsTheSame) {
 }
 
 TEST_F(Ring, FromBeforeTheConnectionNothingLeaves) {
+  begin();
   Bytes early = frame(0, (1u << 24) - 1, {}, 0);
   EXPECT_TRUE(on(early).empty());
   EXPECT_FALSE(job_->has_ended());

@@ -23,6 +23,15 @@ class RingInRacks : public Ring {
     node.on_frame(frame, 1, *this);
     return out_;
   }
+  // Each connection's first packet, at all switches.
+  void begin() {
+    const Message first{.slot = kFirstSlot};
+    at(leaf_, frame(0, 0, first, 0));
+    at(spine_, only(leaf_, frame(1, 0, first, 0)));
+    for (const Bytes& down : at(spine_, only(other_leaf_, frame(2, 0, first, 0)))) {
+      at(qpn_of(down) == 102 ? leaf_ : other_leaf_, down);
+    }
+  }
   // What leaves when one frame comes.
   Bytes only(TransparentSwitch& node, const Bytes& frame) {
     const std::vector<Bytes> out = at(node, frame);
@@ -105,12 +114,13 @@ TEST_F(RingInRacks, TheRacksSumGoesUpAndTheTotalComesDownToAll) {
 
 // Each worker would wait for another one otherwise: worker 1 sends slot 1 first, worker 2 slot 0.
 TEST_F(RingInRacks, BetweenSwitchesPacketsGoAsSoonAsTheyCan) {
-  at(leaf_, frame(0, 0, {.slot = 0}, 0));
-  EXPECT_TRUE(at(leaf_, frame(1, 0, {.slot = 1}, 0)).empty());
-  const Bytes up = only(leaf_, frame(1, 1, {.slot = 0}, 0));  // although slot 1 is not complete
-  EXPECT_EQ(psn_of(up), roce::psn_after(kFirstPsn, 1));
+  begin();
+  at(leaf_, frame(0, 1, {.slot = 0}, 0));
+  EXPECT_TRUE(at(leaf_, frame(1, 1, {.slot = 1}, 0)).empty());
+  const Bytes up = only(leaf_, frame(1, 2, {.slot = 0}, 0));  // although slot 1 is not complete
+  EXPECT_EQ(psn_of(up), roce::psn_after(kFirstPsn, 2));
   at(spine_, up);
-  const std::vector<Bytes> down = at(spine_, only(other_leaf_, frame(2, 0, {.slot = 0}, 0)));
+  const std::vector<Bytes> down = at(spine_, only(other_leaf_, frame(2, 1, {.slot = 0}, 0)));
   ASSERT_EQ(down.size(), 2u);
   // Worker 2's leaf has the total, and keeps it until worker 1's packet before it can leave.
   for (const Bytes& one : down) {
@@ -120,19 +130,21 @@ TEST_F(RingInRacks, BetweenSwitchesPacketsGoAsSoonAsTheyCan) {
 }
 
 TEST_F(RingInRacks, WhatIsLostBetweenSwitchesComesAgainWithACopy) {
-  at(leaf_, frame(0, 0, {.slot = 0}, 0));
-  at(leaf_, frame(1, 0, {.slot = 1}, 0));
-  const Bytes up = only(leaf_, frame(1, 1, {.slot = 0}, 0));
-  EXPECT_EQ(only(leaf_, frame(1, 1, {.slot = 0}, 0)), up) << "it still waits behind another one";
+  begin();
+  at(leaf_, frame(0, 1, {.slot = 0}, 0));
+  at(leaf_, frame(1, 1, {.slot = 1}, 0));
+  const Bytes up = only(leaf_, frame(1, 2, {.slot = 0}, 0));
+  EXPECT_EQ(only(leaf_, frame(1, 2, {.slot = 0}, 0)), up) << "it still waits behind another one";
   at(spine_, up);
   EXPECT_TRUE(at(spine_, up).empty()) << "it counts once";
 }
 
 // A message of three packets: the next switch misses one of them. It asks the receiver to name what it misses.
 TEST_F(RingInRacks, AGapInAMessageIsTakenForALoss) {
+  begin();
   const Message message{.words = words({1, 2, 3, 4, 5, 6, 7, 8}), .exponents = Bytes(4)};
   std::vector<Bytes> up;
-  for (const std::size_t index : {0, 1, 2}) up.push_back(only(other_leaf_, frame(2, 0, message, index)));
+  for (const std::size_t index : {0, 1, 2}) up.push_back(only(other_leaf_, frame(2, 1, message, index)));
   const auto asks_for_what_is_before = [&](const std::vector<Bytes>& out, std::uint32_t number) {
     ASSERT_EQ(out.size(), 1u);
     EXPECT_EQ(read(out[0]).packet.headers.opcode, roce::Opcode::kRcWriteOnly);
@@ -140,9 +152,9 @@ TEST_F(RingInRacks, AGapInAMessageIsTakenForALoss) {
     EXPECT_EQ(psn_of(out[0]), roce::psn_after(kFirstPsn, number + (1u << 22)));
     EXPECT_EQ(only(leaf_, out[0]), out[0]) << "it passes the next switch";
   };
-  asks_for_what_is_before(at(spine_, up[1]), 1);  // it does not know the message yet
+  asks_for_what_is_before(at(spine_, up[1]), 2);  // it does not know the message yet
   EXPECT_TRUE(at(spine_, up[0]).empty());
-  asks_for_what_is_before(at(spine_, up[2]), 2);  // up[1] was not taken
+  asks_for_what_is_before(at(spine_, up[2]), 3);  // up[1] was not taken
   EXPECT_TRUE(at(spine_, up[2]).empty()) << "it asks once";
   EXPECT_TRUE(at(spine_, up[1]).empty());
   EXPECT_FALSE(spine_job_->has_ended());
@@ -217,12 +229,14 @@ TEST_F(RingInRacks, EmptyWritesOfOtherSwitchesPassUnlessTheirPacketIsAwaited) {
                      .rkey = member.rkey},
                     {}, {});
   };
-  const Bytes far = empty(roce::psn_after(kFirstPsn, 1u << 22)), near = empty(kFirstPsn);
+  begin();
+  const std::uint32_t next = roce::psn_after(kFirstPsn, 1);
+  const Bytes far = empty(roce::psn_after(next, 1u << 22)), near = empty(next);
   for (TransparentSwitch* node : {&spine_, &leaf_}) {
     EXPECT_EQ(only(*node, far), far);
     EXPECT_TRUE(at(*node, near).empty());
   }
-  at(leaf_, total_for_first_rack(0, {}));
+  at(leaf_, total_for_first_rack(1, {}));
   EXPECT_EQ(only(spine_, near), near);
   EXPECT_EQ(only(leaf_, near), near);
 }

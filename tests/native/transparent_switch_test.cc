@@ -58,8 +58,74 @@ TEST_F(TransparentSwitchTest, AllElsePassesByteForByte) {
   EXPECT_FALSE(job_->has_ended());
 }
 
+// Anybody may say that a connection of other hosts is in their ring. They know neither its numbers nor its keys.
+TEST_F(TransparentSwitchTest, AConnectionIsTheRingsOnceItsFirstPacketHasCome) {
+  const RingMember member = spec().members[0];
+  const auto expect_all_pass = [&] {
+    const auto expect_foreign_passes = [&](auto change) {
+      roce::Headers h{.opcode = roce::Opcode::kRcWriteOnlyImm,
+                      .qpn = member.qpn,
+                      .psn = kFirstPsn,
+                      .address = member.memory + spec().layout().exponents_in_place() - 16,
+                      .rkey = member.rkey,
+                      .length = 16,
+                      .immediate = 5};
+      std::size_t payload = 16;
+      change(h, payload);
+      expect_passed(frame_of(member, h, Bytes(payload), {}));
+    };
+    expect_foreign_passes([](auto& h, auto&) { ++h.psn; });
+    expect_foreign_passes([](auto& h, auto&) { --h.psn; });
+    expect_foreign_passes([](auto& h, auto&) { ++h.rkey; });
+    expect_foreign_passes([](auto& h, auto&) { h.address = 0xffff; });
+    expect_foreign_passes([](auto& h, auto&) { h.address += 0x100000; });
+    expect_foreign_passes([](auto& h, auto& payload) { h.length = 0, payload = 0; });
+    expect_foreign_passes([](auto& h, auto& payload) { h.length = payload = 4 * kMtu; });
+    expect_foreign_passes([](auto&, auto& payload) { payload = 12; });
+    for (const auto opcode : {roce::Opcode::kRcSendOnlyImm, roce::Opcode::kRcSendFirst, roce::Opcode::kRcWriteMiddle,
+                              roce::Opcode::kRcWriteLastImm}) {
+      expect_foreign_passes([&](auto& h, auto&) { h.opcode = opcode; });
+      expect_foreign_passes([&](auto& h, auto& payload) { h.opcode = opcode, payload = 4 * kMtu; });
+    }
+    Bytes damaged = frame(0, 0, {}, 0);
+    damaged.back() ^= 1;
+    expect_passed(damaged);
+  };
+  expect_all_pass();
+  on(frame(1, 0, {.words = words({1, 2, 3, 4})}, 0));
+  on(frame(2, 0, {.words = words({1, 2, 3})}, 0));
+  ASSERT_TRUE(job_->has_ended());
+  expect_all_pass();
+  expect_passed_as_contradicted({});  // that is the first packet
+}
+
+TEST_F(TransparentSwitchTest, WhoNamesAConnectionBeforeItsRingDoesNotGetIt) {
+  RingSpec real = spec();
+  real.job = 8;
+  for (RingMember& member : real.members) member.first_psn = 500, member.rkey = 0x1234;
+  job_ = switch_.add(real);
+  ASSERT_NE(job_, nullptr);
+  const auto first_of = [&](std::uint32_t worker) {
+    const Bytes payload = words({1, 2, 3, 4}), like = frame(worker, 0, {.words = payload}, 0);
+    roce::Headers headers = read(like).packet.headers;
+    headers.psn = 500, headers.rkey = 0x1234;
+    return frame_of(real.members[worker], headers, payload, {});
+  };
+  for (std::uint32_t worker = 0; worker < 2; ++worker) EXPECT_TRUE(on(first_of(worker)).empty());
+  const std::vector<Bytes> out = on(first_of(2));
+  ASSERT_EQ(out.size(), 3u);
+  for (const Bytes& one : out) EXPECT_EQ(payload_of(one), words({3, 6, 9, 12}));
+  switch_.remove(7);  // what the other one gives up stays the ring's
+  EXPECT_EQ(on(first_of(0)), std::vector<Bytes>{out[0]});
+  real.job = 9;
+  EXPECT_EQ(switch_.add(real), nullptr) << "its packets have come";
+  switch_.remove(8);
+  EXPECT_NE(switch_.add(real), nullptr);
+}
+
 TEST_F(TransparentSwitchTest, ADamagedPacketOfARingIsDropped) {
-  Bytes damaged = frame(0, 0, {}, 0);
+  begin();
+  Bytes damaged = frame(0, 1, {}, 0);
   damaged[damaged.size() - 6] ^= 1;
   EXPECT_TRUE(on(damaged).empty());
   EXPECT_EQ(job_->counters()[Counter::kRdmaWrongIcrc], 1u);
@@ -80,7 +146,7 @@ TEST_F(TransparentSwitchTest, WorkersThatBreakTheRulesEndTheirJob) {
     const RingMember member = spec().members[1];
     roce::Headers h{.opcode = roce::Opcode::kRcWriteOnlyImm,
                     .qpn = member.qpn,
-                    .psn = kFirstPsn,
+                    .psn = roce::psn_after(kFirstPsn, 1),
                     .address = member.memory + spec().layout().exponents_in_place() - 16,
                     .rkey = member.rkey,
                     .length = 16};
@@ -115,6 +181,7 @@ TEST_F(TransparentSwitchTest, WorkersThatBreakTheRulesEndTheirJob) {
     again.job = ++number;
     job_ = switch_.add(again);
     ASSERT_NE(job_, nullptr);
+    begin();
     EXPECT_TRUE(on(bytes).empty());
     EXPECT_TRUE(job_->has_ended()) << number;
     EXPECT_EQ(job_->counters()[reason], 1u) << number;
