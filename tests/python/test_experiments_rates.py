@@ -190,7 +190,7 @@ def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, mo
 
     class Trainer:
         programs = types.SimpleNamespace(
-            workload=types.SimpleNamespace(metric="hits", higher_is_better=True), parameter_count=lambda: 1
+            workload=types.SimpleNamespace(base="", metric="hits", higher_is_better=True), parameter_count=lambda: 1
         )
 
         def __init__(self, programs, compressor, steps, collectives):
