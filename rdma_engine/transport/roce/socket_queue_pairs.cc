@@ -48,7 +48,7 @@ Status SocketQueuePairs::poll(std::vector<Arrival>& arrivals) {
     if (loss_.drops()) ++dropped_;
     else if (!on_packet(packet, arrivals)) ++rejected_;
   };
-  for (int batch = 0; batch < kBatchesInARow && arrivals.empty() && socket_->receive(is_known, visit) > 0; ++batch) {
+  for (int batch = 0; batch < kBatchesInARow && socket_->receive(is_known, visit) > 0 && arrivals.empty(); ++batch) {
   }
   return {};
 }
