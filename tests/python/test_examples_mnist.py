@@ -37,9 +37,18 @@ def train(result: Path, *options: str) -> dict:
     return document
 
 
-def test_same_seed_same_parameters_other_seed_other_parameters(tmp_path: Path) -> None:
-    picture = tmp_path / "curves.png"
-    first = train(tmp_path / "a.json", "--devices", "4", "--plot", str(picture))
+@pytest.fixture(scope="module")
+def of_four_devices(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, Path]:
+    """What a training on four devices wrote: its results, and its curves."""
+    folder = tmp_path_factory.mktemp("four")
+    picture = folder / "curves.png"
+    return train(folder / "four.json", "--devices", "4", "--plot", str(picture)), picture
+
+
+def test_same_seed_same_parameters_other_seed_other_parameters(
+    of_four_devices: tuple[dict, Path], tmp_path: Path
+) -> None:
+    first, picture = of_four_devices
     again = train(tmp_path / "b.json", "--devices", "4")
     other = train(tmp_path / "c.json", "--devices", "4", "--seed", "1")
     assert first["parameter_sha256"] == again["parameter_sha256"]
@@ -52,10 +61,10 @@ def test_same_seed_same_parameters_other_seed_other_parameters(tmp_path: Path) -
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_gradients_are_averaged_over_devices(tmp_path: Path) -> None:
+def test_gradients_are_averaged_over_devices(of_four_devices: tuple[dict, Path], tmp_path: Path) -> None:
     """The number of devices that share the global batch makes no difference: the losses agree up to rounding."""
     one = train(tmp_path / "one.json", "--devices", "1")
-    four = train(tmp_path / "four.json", "--devices", "4")
+    four, _ = of_four_devices
     assert four["loss"] == pytest.approx(one["loss"], rel=1e-3)
 
 

@@ -63,6 +63,7 @@ def test_the_mean_end_is_near_the_best_order_s():
     assert min(ratios) == 1.0 and sum(ratios) / len(ratios) < 1.1 and max(ratios) < 1.5
 
 
+@pytest.mark.nightly
 def test_the_mean_end_is_near_the_solver_s():
     ratios = [ratio_to_solver(seed) for seed in range(10)]
     assert sum(ratios) / len(ratios) < 1.25
