@@ -31,9 +31,11 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
   exit 1
 fi
 
-# Packages that the build does not need. Without the first four some tests are skipped, and `jaxina testbed` says what it
-# lacks. ccache lets several builds share what they compile alike.
+# Packages that the build does not need. Without libibverbs-dev there is no transport for RDMA devices, which `make
+# test-verbs` tests. Without the next four some tests are skipped, and `jaxina testbed` says what it lacks. ccache lets
+# several builds share what they compile alike.
 wished_packages() {
+  compiles $'#include <infiniband/verbs.h>\nint main() {}' || echo libibverbs-dev
   command -v ip >/dev/null || echo iproute2
   command -v ethtool >/dev/null || echo ethtool
   command -v spin >/dev/null || echo spin
