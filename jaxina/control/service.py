@@ -18,6 +18,7 @@ from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.data_plane import DataPlane, EncryptingPlane, QueuePairs
+from jaxina.control.entrance import Entrance
 from jaxina.control.first_message import first_message
 from jaxina.control.job_spec import JobSpec
 from jaxina.control.membership import (
@@ -33,7 +34,7 @@ from jaxina.control.membership import (
     Session as JobSession,
 )
 from jaxina.control.peer import address_of
-from jaxina.control.quota import CallQuota, ConnectQuota, OpenLimit
+from jaxina.control.quota import ConnectQuota, OpenLimit
 from jaxina.control.ring_meetings import RingMeetings
 from jaxina.control.servers import WorkerServer
 from jaxina.control.status_reply import StatusReplies
@@ -54,7 +55,7 @@ def _typed(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     async def answer(self: Any, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
-            self._calls.take(address_of(context.peer()), self._clock())
+            self._entrance.calls.take(address_of(context.peer()), self._clock())
             return await method(self, request, context)
         except JaxinaError as error:
             await refuse(context, error)
@@ -90,13 +91,11 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._on_drained: Callable[[], Any] = lambda: None
         self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
         self._replies = StatusReplies(data_plane, clock, ask_every, upstream)
-        self._calls = CallQuota()
+        self._entrance = Entrance("sessions")
         self._connects = ConnectQuota()
         self._rings = RingMeetings(data_plane)
-        self._sessions = OpenLimit("sessions", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
         self._assisted = AssistedJobs(data_plane, self._membership.making)
         self._assists = OpenLimit("assisted jobs", limits.ASSISTED_PER_ADDRESS, limits.MAX_ASSISTED)
-        self._waiting = OpenLimit("sessions that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
 
     # ---- the methods of control.proto
 
@@ -133,11 +132,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         address = address_of(context.peer())
         with contextlib.ExitStack() as inside:
             try:
-                self._calls.take(address, self._clock())
-                inside.enter_context(self._sessions.one_more(address))
-                with self._waiting.one_more(address):
-                    first = await first_message(requests, "kind", {"join"}, "a session begins with a Join")
-                session = self._join(first.join)
+                what = "a session begins with a Join"
+                join = await self._entrance.let_in(requests, address, self._clock(), what, inside)
+                session = self._join(join)
             except JaxinaError as error:
                 _log.debug("join refused: %s", error)
                 await refuse(context, error)
@@ -203,9 +200,9 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         address = address_of(context.peer())
         with contextlib.ExitStack() as inside:
             try:
-                self._calls.take(address, self._clock())
+                self._entrance.calls.take(address, self._clock())
                 inside.enter_context(self._assists.one_more(address))
-                with self._waiting.one_more(address):
+                with self._entrance.waiting.one_more(address):
                     request = await first_message(
                         requests,
                         "role",

@@ -15,9 +15,8 @@ from typing import Any
 import grpc
 
 from jaxina.control import grpc_options, limits
-from jaxina.control.first_message import first_message
+from jaxina.control.entrance import Entrance
 from jaxina.control.peer import address_of
-from jaxina.control.quota import CallQuota, OpenLimit
 from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
@@ -47,9 +46,7 @@ class KeeperService(elastic_pb2_grpc.KeeperServicer):
         self.roster = roster
         self._on_over = on_over
         self._outboxes: dict[int, asyncio.Queue[pb.KeeperMessage | None]] = {}
-        self._calls = CallQuota()
-        self._sessions = OpenLimit("members", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
-        self._waiting = OpenLimit("members that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
+        self._entrance = Entrance("members")
         self._said: tuple[int, Phase] = (0, roster.phase)
 
     async def Attend(
@@ -58,11 +55,9 @@ class KeeperService(elastic_pb2_grpc.KeeperServicer):
         address = address_of(context.peer())
         with contextlib.ExitStack() as inside:
             try:
-                self._calls.take(address, time.monotonic())
-                inside.enter_context(self._sessions.one_more(address))
-                with self._waiting.one_more(address):
-                    first = await first_message(requests, "kind", {"join"}, "a membership begins with a Join")
-                member = self.roster.join(first.join, time.monotonic())
+                what = "a membership begins with a Join"
+                join = await self._entrance.let_in(requests, address, time.monotonic(), what, inside)
+                member = self.roster.join(join, time.monotonic())
             except JaxinaError as error:
                 _log.info("refused: %s", error)
                 await refuse(context, error)

@@ -118,7 +118,7 @@ def test_streams_that_never_join_are_bounded(server, client, monkeypatch):
     grant = create(client)
     with stub_of(server) as stub, saying_nothing() as silent:
         waiting = [stub.Session(silent()) for _ in range(4)]
-        limit = server._service._waiting
+        limit = server._service._entrance.waiting
         assert eventually(lambda: limit._total == 4)
         monkeypatch.setattr(limit, "_per_address", 4)
         code, error = refusal_of(stub.Session(silent()))
@@ -127,12 +127,12 @@ def test_streams_that_never_join_are_bounded(server, client, monkeypatch):
             assert refusal_of(call)[0] == "INVALID_ARGUMENT"
         assert limit._total == 0
     join(client, grant).leave()
-    assert eventually(lambda: server._service._sessions._total == 0)
+    assert eventually(lambda: server._service._entrance.sessions._total == 0)
 
 
 def test_calls_and_joins_in_a_loop_are_refused(server, client):
     grant = create(client)
-    server._service._calls._calls = Buckets(3, 0.001)
+    server._service._entrance.calls._calls = Buckets(3, 0.001)
     client.status()
     for _ in range(2):
         with pytest.raises(JobRejectedError, match="wrong secret"):

@@ -121,15 +121,15 @@ def test_strangers_who_never_join_are_limited(monkeypatch):
     with SchedulerDaemon(JobSettings(workers=1), "127.0.0.1:0") as daemon, channel(daemon.address) as stranger:
         silence = threading.Event()
         calls = [FabricStub(stranger).Session(iter(silence.wait, True)) for _ in range(3)]
-        assert eventually(lambda: daemon._service._waiting._total == 3, WAIT)
+        assert eventually(lambda: daemon._service._entrance.waiting._total == 3, WAIT)
         with pytest.raises(JobRejectedError, match="has 3 hosts that have not joined here"):
             Client(daemon.address, 0)
         for call in calls:
             call.cancel()
         silence.set()
-        assert eventually(lambda: daemon._service._waiting._total == 0, WAIT)
+        assert eventually(lambda: daemon._service._entrance.waiting._total == 0, WAIT)
         Client(daemon.address, 0).close()
-        assert eventually(lambda: daemon._service._sessions._total == 0, WAIT)
+        assert eventually(lambda: daemon._service._entrance.sessions._total == 0, WAIT)
 
 
 def test_nobody_there():

@@ -13,10 +13,9 @@ from typing import Any
 import grpc
 
 from jaxina.config import split_address
-from jaxina.control import grpc_options, limits
-from jaxina.control.first_message import first_message
+from jaxina.control import grpc_options
+from jaxina.control.entrance import Entrance
 from jaxina.control.peer import address_of
-from jaxina.control.quota import CallQuota, OpenLimit
 from jaxina.control.service_thread import ServiceThread
 from jaxina.control.tls import Tls
 from jaxina.control.token_check import TokenCheck
@@ -51,9 +50,7 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
         self._measured = measured
         self._outboxes: dict[int, asyncio.Queue[pb.SchedulerMessage | None]] = {}
         self._began = time.monotonic()
-        self._calls = CallQuota()
-        self._sessions = OpenLimit("hosts", limits.SESSIONS_PER_ADDRESS, limits.MAX_SESSIONS)
-        self._waiting = OpenLimit("hosts that have not joined", limits.WAITING_PER_ADDRESS, limits.MAX_WAITING)
+        self._entrance = Entrance("hosts")
 
     async def Session(
         self, requests: AsyncIterator[pb.HostMessage], context: grpc.aio.ServicerContext[Any, Any]
@@ -61,11 +58,9 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
         address = address_of(context.peer())
         with contextlib.ExitStack() as inside:
             try:
-                self._calls.take(address, time.monotonic())
-                inside.enter_context(self._sessions.one_more(address))
-                with self._waiting.one_more(address):
-                    first = await first_message(requests, "kind", {"join"}, "a session begins with a Join")
-                host = self._join(first.join)
+                what = "a session begins with a Join"
+                join = await self._entrance.let_in(requests, address, time.monotonic(), what, inside)
+                host = self._join(join)
             except JaxinaError as error:
                 await refuse(context, error)
             outbox = self._outboxes[host.number]
@@ -87,7 +82,7 @@ class FabricService(fabric_pb2_grpc.FabricServicer):
 
     async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
         try:
-            self._calls.take(address_of(context.peer()), time.monotonic())
+            self._entrance.calls.take(address_of(context.peer()), time.monotonic())
         except JaxinaError as error:
             await refuse(context, error)
         return status_of(self.job, time.monotonic() - self._began)
