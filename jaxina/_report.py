@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxina import _hlo, _native
@@ -220,11 +220,10 @@ def described(identity: int) -> str:
         return _described.get(identity, "a sum that XLA inserted")
 
 
-def described_program(text: str) -> str:
-    """What a program with XLA's own collectives is, in words; `text` is its optimized HLO module."""
-    found = list(map(str, _hlo.collectives(text, frozenset())))
+def described_program(name: str, found: Sequence[_hlo.Collective]) -> str:
+    """What a program with this name and XLA's own collectives is, in words."""
     more = f" and {len(found) - _MOST_COLLECTIVES} more" if len(found) > _MOST_COLLECTIVES else ""
-    return f"{'; '.join(found[:_MOST_COLLECTIVES])}{more} of {name(text)}"
+    return f"{'; '.join(map(str, found[:_MOST_COLLECTIVES]))}{more} of {name}"
 
 
 def name(text: str) -> str:

@@ -164,7 +164,8 @@ def around(
     compiled = text()
     if not _COLLECTIVE.search(compiled):
         return None
-    what = _report.described_program(compiled)
+    name, own = _report.name(compiled), list(_hlo.collectives(compiled, frozenset()))
+    what = _report.described_program(name, own)
     if why_closed is not None:
         return _watching.following(processes, what)
     if _REFUSED.search(compiled):
@@ -175,8 +176,8 @@ def around(
             "not in float8, may also be a jax.lax.psum in a shard_map, which jaxina carries"
         )
     identity = identity_of(module)
-    carries_sums = not (_report.says_off(compiled) or _report.name(compiled) == run.BROADCAST)
-    moved = sorted({size for one in _hlo.collectives(compiled, frozenset()) if one.only_moves for size in one.sizes})
+    carries_sums = not (_report.says_off(compiled) or name == run.BROADCAST)
+    moved = sorted({size for one in own if one.only_moves for size in one.sizes})
     compare = bool(_BRANCHES.search(compiled))
     found = _PRECISION.search(compiled)
     precision = [int(number) for number in found.group(1).split()] if found else _tracing_settings.Precision().numbers
