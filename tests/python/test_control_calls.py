@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import random
 import socket
+import socketserver
 import struct
 import threading
 import time
@@ -23,6 +24,7 @@ ACKNOWLEDGED = 1
 CALLERS = 4
 CALLS = 50  # by each caller
 DEADLINE = 5.0  # seconds, of each call
+BUSY = 1.0  # seconds that a busy host takes to answer
 ENOUGH = 20.0  # seconds for all. They take 1; if gRPC repeated calls by itself, many would take 10, and some forever.
 
 
@@ -124,6 +126,37 @@ def silent_service(ends):
         server.stop(None).wait()
 
 
+def pass_on(source, sink):
+    with contextlib.suppress(OSError):  # either end may close first
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+class Busy(socketserver.BaseRequestHandler):
+    """Serves a connection `BUSY` seconds after it was accepted: as the service `server.behind` does."""
+
+    def handle(self):
+        time.sleep(BUSY)
+        with socket.create_connection(self.server.behind) as service:
+            answers = threading.Thread(target=pass_on, args=(service, self.request))
+            answers.start()
+            pass_on(self.request, service)
+            answers.join()
+
+
+@contextlib.contextmanager
+def busy_host(address):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Busy) as server:
+        host, port = address.split(":")
+        server.behind = host, int(port)
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
 def attend(address, timeout):
     Attendance(address, elastic_pb2.Join(), timeout, None, None, lambda *why: None)
 
@@ -145,6 +178,16 @@ def test_a_service_that_says_nothing_is_not_waited_for(take_part):
 def test_a_service_that_ends_the_stream_at_once_is_told_of(take_part):
     with (
         silent_service(ends=True) as address,
+        pytest.raises(SwitchUnreachableError, match="it closed the connection"),
+    ):
+        take_part(address, ENOUGH)
+
+
+@pytest.mark.parametrize("take_part", [attend, join_a_fabric])
+def test_a_busy_host_is_waited_for(take_part):
+    with (
+        silent_service(ends=True) as service,
+        busy_host(service) as address,
         pytest.raises(SwitchUnreachableError, match="it closed the connection"),
     ):
         take_part(address, ENOUGH)
