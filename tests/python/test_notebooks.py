@@ -16,7 +16,7 @@ for package in ("flax", "optax", "matplotlib"):
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(file for file in (ROOT / "notebooks").glob("*.py") if file.name != "execute.py")
-LONG = {"compressors_compared"}
+LONG = {"compressors_compared", "schedules_and_accuracy"}
 
 
 def test_there_are_notebooks():
