@@ -31,7 +31,7 @@ OF_CLIENT = (
     # gRPC repeats a call by itself if its connection closes before the server saw it. If connections close often, such
     # a call sometimes never ends, whatever its deadline (grpcio 1.76 to 1.85).
     ("grpc.enable_retries", 0),
-    # A refused connection is tried again after 100 to 500 ms. The option named min is gRPC's time limit for one attempt,
+    # A refused connection is tried again after 100 to 500 ms. The option named min is gRPC's time limit for an attempt,
     # the server's first frame included. A busy host may need seconds for that.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
