@@ -191,3 +191,13 @@ def test_a_busy_host_is_waited_for(take_part):
         pytest.raises(SwitchUnreachableError, match="it closed the connection"),
     ):
         take_part(address, ENOUGH)
+
+
+def test_a_busy_worker_is_not_taken_for_a_dead_one():
+    with (
+        silent_service(ends=True) as service,
+        busy_host(service) as address,
+        SwitchClient(address, DEADLINE, at_worker=0) as client,
+        pytest.raises(SwitchUnreachableError, match="unimplemented"),  # so the host has answered
+    ):
+        client.status()
