@@ -4,7 +4,8 @@ jax.distributed aborts a process, with a core dump, if another process is missin
 tells the coordinator its rank, the number of processes, its settings, and how long it waits for the others (its
 patience). When all have come, the coordinator tells them where the service of jax.distributed is. If one process's
 patience ends first, the coordinator tells all processes which are missing. The connections stay open. When one closes,
-its process has ended, and the coordinator tells the others.
+its process has ended. Before all have come, its rank is free again, for a process that was started in its place. Later
+the coordinator tells the others.
 
 A process whose rank has ended already belongs to the job's next start: `jaxina run` of its host has started it again,
 while the previous start's coordinator still runs on another host. It is told so, and calls again.
@@ -27,7 +28,8 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxina.control.rendezvous import check_equal_settings, check_names
-from jaxina.control.roll_call import GRACE, MAX_LATE, MAX_LINE, Answer, JobView
+from jaxina.control.roll_call import MAX_LATE, MAX_LINE, Answer, JobView
+from jaxina.control.roll_lines import receive, refuse, send
 from jaxina.errors import (
     InvalidArgumentError,
     JaxinaError,
@@ -40,6 +42,15 @@ CALLERS = 64
 _SILENCE = 10.0  # seconds that a connection may be open before its process has said its line
 _NOTHING_FREE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _PAUSE = 0.1  # seconds until the next try to take a connection, if nothing can be closed for it
+
+
+@dataclasses.dataclass(frozen=True)
+class _Present:
+    """A process that has come: what it said, its connection, and when its patience ends."""
+
+    answer: Answer
+    connection: socket.socket
+    until: float
 
 
 class Roll:
@@ -65,14 +76,14 @@ class Roll:
         self._processes = processes
         self._serve = serve
         self._tls = tls
-        self._here: dict[int, tuple[Answer, socket.socket]] = {}
+        self._here: dict[int, _Present] = {}
+        self._begun = False  # whether the processes know where the service is
         self._lines: dict[socket.socket, bytes] = {}
         self._most_callers = callers
         self._callers: dict[socket.socket, float] = {}  # those that have said nothing yet -> when they are cut off
         self._living: dict[socket.socket, int] = {}  # connection -> rank, of the processes that have not ended
         self._ended_ranks: list[int] = []
         self._late, self._late_since = "", 0.0  # what a process told last, and when
-        self._deadline = math.inf
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
 
     def call(self) -> None:
@@ -91,39 +102,41 @@ class Roll:
             complete = self._gather()
             # Settings are compared only now, so that all processes are there to be told.
             first = min(self._here)
-            for rank, (answer, _) in self._here.items():
-                check_equal_settings(first, self._here[first][0].settings, rank, answer.settings)
-            check_names({rank: answer.place for rank, (answer, _) in self._here.items()})
+            for rank, present in self._here.items():
+                check_equal_settings(first, self._here[first].answer.settings, rank, present.answer.settings)
+            check_names({rank: present.answer.place for rank, present in self._here.items()})
             if not complete:
                 raise self._never_joined()
             self._tell({"service": self._serve()})
+            self._begun = True
         except JaxinaError as error:
             self._tell({"error": error.code, "message": error.message})
-            for _, connection in self._here.values():
-                connection.close()
+            for present in self._here.values():
+                present.connection.close()
             raise
-        for rank, (_, connection) in self._here.items():
-            self._living[connection] = rank
-            self._selector.register(connection, selectors.EVENT_READ)
 
     def stay(self) -> None:
         """Tells the processes about each process that ends, and sends away those that still come. It never returns."""
         while True:
             self._look(None)
 
-    def note(self, connection: socket.socket, line: bytes) -> None:
-        """Handles the line that a process sent: notes the process, or refuses it, or shows it the job."""
+    def note(self, connection: socket.socket, line: bytes) -> int | None:
+        """Handles the line that a process sent: notes the process, or refuses it, or shows it the job.
+
+        Returns:
+          The process's rank if it was noted; None if its connection was closed.
+        """
         try:
             if "look" in json.loads(line):
-                _send(connection, dataclasses.asdict(self._view()))
+                send(connection, dataclasses.asdict(self._view()))
                 connection.close()
-                return
+                return None
             answer = Answer.from_line(line)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             connection.close()  # not a process of jaxina
-            return
+            return None
         if answer.processes != self._processes:
-            _refuse(
+            refuse(
                 connection,
                 MismatchError(
                     f"process {answer.rank} ({answer.place}) was started as one of {answer.processes} processes, but "
@@ -131,7 +144,7 @@ class Roll:
                 ),
             )
         elif not 0 <= answer.rank < self._processes:
-            _refuse(
+            refuse(
                 connection,
                 InvalidArgumentError(
                     f"{answer.place} claims rank {answer.rank}, but there are {self._processes} processes, and "
@@ -139,11 +152,11 @@ class Roll:
                 ),
             )
         elif answer.rank in self._ended_ranks:
-            _send(connection, {"ended": answer.rank})
+            send(connection, {"ended": answer.rank})
             connection.close()
         elif answer.rank in self._here:
-            holder = self._here[answer.rank][0]
-            _refuse(
+            holder = self._here[answer.rank].answer
+            refuse(
                 connection,
                 RankTakenError(
                     f"rank {answer.rank} is taken by {holder.place}; {answer.place} claims it too: give each process "
@@ -151,13 +164,14 @@ class Roll:
                 ),
             )
         else:
-            self._here[answer.rank] = (answer, connection)
-            self._deadline = min(self._deadline, time.monotonic() + answer.patience)
+            self._here[answer.rank] = _Present(answer, connection, time.monotonic() + answer.patience)
+            return answer.rank
+        return None
 
     def _gather(self) -> bool:
         """Waits for all processes. Returns False if one's patience ended first."""
         while len(self._here) < self._processes:
-            left = self._deadline - time.monotonic()
+            left = min((present.until for present in self._here.values()), default=math.inf) - time.monotonic()
             if left <= 0:
                 return False
             self._look(None if left == math.inf else left)
@@ -167,8 +181,10 @@ class Roll:
         waits = [] if seconds is None else [seconds]
         if self._callers:
             waits.append(max(0.0, min(self._callers.values()) - time.monotonic()))
-        for key, _ in self._selector.select(min(waits, default=None)):
-            self._read(key.fileobj)
+        ready = [key.fileobj for key, _ in self._selector.select(min(waits, default=None))]
+        # A process that has ended comes before the one that takes its place.
+        for connection in sorted(ready, key=lambda connection: connection not in self._living):
+            self._read(connection)
         self._cut_off()
 
     def _cut_off(self) -> None:
@@ -188,7 +204,7 @@ class Roll:
         if ready is self._listener:
             self._accept()
             return
-        data = _receive(ready)
+        data = receive(ready)
         if data is None:
             return
         if ready in self._living:
@@ -199,7 +215,10 @@ class Roll:
         if data and line.startswith(b"{") and b"\n" not in line and len(line) < MAX_LINE:
             return
         self._forget(ready)
-        self.note(ready, line)
+        rank = self.note(ready, line)
+        if rank is not None:
+            self._living[ready] = rank
+            self._selector.register(ready, selectors.EVENT_READ)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -239,53 +258,32 @@ class Roll:
             self._ended(connection)
 
     def _view(self) -> JobView:
-        here = {rank: str(answer.place) for rank, (answer, _) in sorted(self._here.items())}
+        here = {rank: str(present.answer.place) for rank, present in sorted(self._here.items())}
         since = time.monotonic() - self._late_since if self._late else 0.0
         return JobView(self._processes, here, sorted(self._ended_ranks), self._late, since)
 
     def _ended(self, connection: socket.socket) -> None:
-        """Notes that a process has ended."""
+        """Notes that a process has ended. If the job has not begun, another may take its rank."""
         del self._lines[connection]
         rank = self._living.pop(connection)
-        self._ended_ranks.append(rank)
         self._selector.unregister(connection)
         connection.close()
+        if not self._begun:
+            del self._here[rank]
+            return
+        self._ended_ranks.append(rank)
         for other in self._living:
-            _send(other, {"ended": rank})
+            send(other, {"ended": rank})
 
     def _tell(self, outcome: dict[str, Any]) -> None:
-        for _, connection in self._here.values():
-            _send(connection, outcome)
+        for present in self._here.values():
+            send(present.connection, outcome)
 
     def _never_joined(self) -> NeverJoinedError:
         missing = [rank for rank in range(self._processes) if rank not in self._here]
-        patience = min(answer.patience for answer, _ in self._here.values())
+        patience = min(present.answer.patience for present in self._here.values())
         return NeverJoinedError(
             f"process{'es' if len(missing) > 1 else ''} {', '.join(map(str, missing))} of {self._processes} did not "
             f"call jaxina.init() within {patience:g} s; see their output. If they start slowly, raise "
             "JAXINA_JOIN_TIMEOUT"
         )
-
-
-def _refuse(connection: socket.socket, error: JaxinaError) -> None:
-    _send(connection, {"error": error.code, "message": error.message})
-    connection.close()
-
-
-def _receive(connection: socket.socket) -> bytes | None:
-    """Reads what has arrived. Empty: nothing will follow. None: a part of a TLS record, whose rest will follow."""
-    try:
-        return connection.recv(MAX_LINE)  # more than a record has, so that none waits where a selector does not see it
-    except ssl.SSLWantReadError:
-        return None
-    except OSError:
-        return b""
-
-
-def _send(connection: socket.socket, outcome: dict[str, Any]) -> None:
-    try:
-        connection.settimeout(GRACE)
-        connection.sendall(json.dumps(outcome).encode() + b"\n")
-        connection.setblocking(False)
-    except OSError:
-        pass  # The process has gone. Its launcher or the processes that wait for it will report that.

@@ -271,7 +271,7 @@ class Fuzzer:
         ranks = set(self._roll._here)
         if not ranks <= {0, 1, 2}:
             raise Finding(f"the roll has ranks {ranks} of 3 processes")
-        if not connection.closed and connection not in [held for _, held in self._roll._here.values()]:
+        if not connection.closed and connection not in [held.connection for held in self._roll._here.values()]:
             raise Finding("a connection that is in nobody's hands")
         if connection.sent and json.loads(connection.sent)["error"] not in BY_CODE:
             raise Finding(f"an answer without a type: {connection.sent!r}")

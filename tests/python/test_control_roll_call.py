@@ -147,6 +147,32 @@ def test_who_comes_when_all_are_there_is_refused(coordinator):
     other.end()
 
 
+def say(address, rank, processes):
+    """Answers the roll and waits for nothing, as a process does that ends before the others come."""
+    host, port = address.split(":")
+    connection = socket.create_connection((host, int(port)), timeout=5)
+    connection.sendall(Answer(rank, processes, Place("host", 999, "machine"), {"slots": 4}, 5.0).to_line())
+    assert eventually(lambda: rank in look_at_job(address, 5).here)
+    return connection
+
+
+def test_the_rank_of_one_that_ends_before_all_have_come_is_free_again(coordinator):
+    address, asked = coordinator(3)
+    say(address, 1, 3).close()
+    assert in_threads(*[answer(address, rank, 3) for rank in range(3)]) == [SERVICE] * 3
+    assert asked == ["start"]
+
+
+def test_one_that_ends_before_all_have_come_is_missing(coordinator):
+    address, asked = coordinator(3)
+    say(address, 1, 3).close()
+    errors = in_threads(*[answer(address, rank, 3, patience=0.6) for rank in (0, 2)])
+    for error in errors:
+        assert isinstance(error, NeverJoinedError)
+        assert "process 1 of 3 did not call jaxina.init() within 0.6 s" in error.message
+    assert asked == []
+
+
 def test_who_ends_is_told_to_the_others(coordinator):
     address, _ = coordinator(3)
     rooms = [found[1] for found in in_threads(*[lambda rank=rank: come(address, rank, 3) for rank in range(3)])]
@@ -164,9 +190,10 @@ def test_a_process_that_starts_again_finds_the_next_coordinator():
 
     class Previous(Roll):
         def note(self, connection, line):
-            super().note(connection, line)
+            rank = super().note(connection, line)
             if self._ended_ranks:
                 called.set()
+            return rank
 
     with listen("127.0.0.1:0") as listener:
         address = address_of(listener)
@@ -333,7 +360,7 @@ def test_who_has_gone_before_the_handshake_does_not_end_the_coordinator(tls):
         assert in_threads(answer(address_of(listener), 0, 1, tls=tls)) == [SERVICE]
         calls.join(20)
         assert not calls.is_alive()
-        roll._here[0][1].close()
+        roll._here[0].connection.close()
 
 
 @contextlib.contextmanager
@@ -378,7 +405,7 @@ def test_if_no_file_is_free_the_oldest_silent_caller_is_cut_off():
             assert in_threads(answer(address, 0, 1)) == [SERVICE]
         calls.join(20)
         assert not calls.is_alive()
-        for connection in (*roll._callers, roll._here[0][1]):
+        for connection in (*roll._callers, roll._here[0].connection):
             connection.close()
 
 
