@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxina._native import MAX_BLOCK_SIZE, MAX_BLOCKS_PER_CHUNK, MAX_SLOTS, MAX_WORKERS, MIN_BLOCK_SIZE, JobShape
+from jaxina.config import installed
 from jaxina.config.addresses import RdmaDevice, split_device
 from jaxina.config.kinds import (
     Kind,
@@ -283,9 +284,10 @@ class Configuration:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The settings on which all processes of a job must agree, by name."""
+        """What must be the same in all processes of a job, by name: settings, and versions of packages."""
         names = ("aggregator", "slots", "block_size", "blocks_per_chunk", "bits", "rounding", "catch_all")
         values = {name: getattr(self, name) for name in names}
+        values |= {f"version of {package}": installed.version(package) for package in installed.ALIKE}
         values["encryption"] = "yes" if self.encrypts else "no"
         if self.aggregator == "atp":
             values["switches"] = len(self.switches_on_the_way)  # each worker names those of its own rack

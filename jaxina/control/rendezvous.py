@@ -215,7 +215,7 @@ def check_equal_settings(process: int, mine: dict[str, Any], other: int, theirs:
         if mine.get(name) != theirs.get(name):
             raise MismatchError(
                 f"process {process} has {name}={mine.get(name)!r} but process {other} has {theirs.get(name)!r}: give "
-                "all processes the same arguments of jaxina.init() and the same JAXINA_* variables"
+                "all processes the same arguments of jaxina.init(), JAXINA_* variables and installed packages"
             )
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import os
 import platform
 import socket
 from pathlib import Path
 from typing import Any
 
+from jaxina.config import installed
 from jaxina.control.interfaces import addresses
 
-_PACKAGES = ("jaxina", "jax", "jaxlib")
 _SYSCTLS = ("net.core.rmem_max", "net.core.wmem_max")
 
 
@@ -55,17 +54,10 @@ def own_facts(node: int, address: str, udp: int, tcp: int) -> Facts:
     """This host's facts."""
     here = next((one for one in addresses() if one.address == address), None)
     interface, mtu = ("?", 0) if here is None else (here.interface, here.mtu)
-    versions = {name: _version(name) for name in _PACKAGES}
+    versions = {name: installed.version(name) for name in installed.ALIKE}
     versions["Python"] = ".".join(platform.python_version_tuple()[:2])
     limits = {name: _sysctl(name) for name in _SYSCTLS}
     return Facts(node, socket.gethostname(), address, interface, mtu, udp, tcp, versions, limits)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _sysctl(name: str) -> int:

@@ -79,7 +79,7 @@ def compare(terms: dict[str, str], theirs: dict[str, str], who: str) -> None:
         if terms.get(name) != theirs.get(name):
             raise MismatchError(
                 f"the team has {name}={terms.get(name)}, but {who} has {theirs.get(name)}: start all members with the "
-                "same program, arguments and JAXINA_* variables"
+                "same program, arguments, JAXINA_* variables and installed packages"
             )
 
 

@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from jaxina import _native, config
+from jaxina.config import installed
 from jaxina.config import settings as declared
-from jaxina.errors import InvalidArgumentError
+from jaxina.control.rendezvous import check_equal_settings
+from jaxina.errors import InvalidArgumentError, MismatchError
 
 
 def test_defaults_depend_on_the_aggregator():
@@ -191,6 +193,16 @@ def test_only_what_must_agree_is_shared():
     with_device = config.resolve({"JAXINA_RDMA_DEVICE": "mlx5_0"}, aggregator="netreduce")
     assert with_device.shared != config.resolve({}, aggregator="netreduce").shared, "all use a device, or none"
     assert with_device.shared == config.resolve({"JAXINA_RDMA_DEVICE": "rxe0:1"}, aggregator="netreduce").shared
+
+
+@pytest.mark.parametrize("package", ["jaxina", "jax", "jaxlib"])
+def test_processes_of_other_versions_do_not_meet(monkeypatch, package: str):
+    here = config.resolve({}).shared
+    version = installed.version
+    monkeypatch.setattr(installed, "version", lambda name: "0.0.9" if name == package else version(name))
+    there = config.resolve({}).shared
+    with pytest.raises(MismatchError, match=f"process 3 has version of {package}='0.0.9'.*installed packages"):
+        check_equal_settings(3, there, 0, here)
 
 
 def test_an_rdma_device_may_have_a_port_and_a_gid():
