@@ -18,21 +18,13 @@ from jaxina.control import control_pb2 as pb
 from jaxina.control import control_pb2_grpc, limits
 from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.data_plane import DataPlane, EncryptingPlane, QueuePairs
+from jaxina.control.effects import Effects, Outboxes
 from jaxina.control.entrance import Entrance
 from jaxina.control.first_message import first_message
+from jaxina.control.job_records import Job
+from jaxina.control.job_records import Session as JobSession
 from jaxina.control.job_spec import JobSpec
-from jaxina.control.membership import (
-    Aborted,
-    Effect,
-    Job,
-    Left,
-    Membership,
-    Ready,
-    Removed,
-)
-from jaxina.control.membership import (
-    Session as JobSession,
-)
+from jaxina.control.membership import Membership
 from jaxina.control.peer import address_of
 from jaxina.control.quota import ConnectQuota, OpenLimit
 from jaxina.control.ring_meetings import RingMeetings
@@ -89,12 +81,13 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         self._clock = clock
         self._membership = Membership()
         self._on_drained: Callable[[], Any] = lambda: None
-        self._outboxes: dict[JobSession, asyncio.Queue[pb.SwitchMessage | None]] = {}
+        self._outboxes = Outboxes()
         self._replies = StatusReplies(data_plane, clock, ask_every, upstream)
         self._entrance = Entrance("sessions")
         self._connects = ConnectQuota()
         self._rings = RingMeetings(data_plane)
         self._assisted = AssistedJobs(data_plane, self._membership.making)
+        self._effects = Effects(data_plane, self._outboxes, self._replies, self._connects, self._rings)
         self._assists = OpenLimit("assisted jobs", limits.ASSISTED_PER_ADDRESS, limits.MAX_ASSISTED)
 
     # ---- the methods of control.proto
@@ -147,8 +140,8 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             finally:
                 # A broken connection cancels the call, which ends up here too.
                 reader.cancel()
-                self._outboxes.pop(session, None)
-                self._perform(self._membership.lost(session, _DIED))
+                self._outboxes.drop(session)
+                self._effects.perform(self._membership.lost(session, _DIED))
 
     @_typed
     async def Status(self, request: pb.StatusRequest, context: grpc.aio.ServicerContext[Any, Any]) -> pb.StatusReply:
@@ -240,16 +233,16 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
         """Ends sessions that have been silent too long, and jobs that nobody joined in time."""
         now = self._clock()
         for session, effects in self._membership.expire(now):
-            self._perform(effects)
-            self._close(session)
-        self._perform(self._membership.expire_unused(now))
+            self._effects.perform(effects)
+            self._outboxes.close(session)
+        self._effects.perform(self._membership.expire_unused(now))
         if self._membership.draining and not self._membership.jobs and not len(self._assisted):
             self._on_drained()
 
     def end_job(self, job_id: int, error: JaxinaError) -> None:
         """Ends a job. A data plane calls it when it finds that the job cannot go on. Unknown jobs are ignored."""
         if job_id in self._membership.jobs:
-            self._perform(self._membership.end(job_id, error))
+            self._effects.perform(self._membership.end(job_id, error))
 
     def drain(self, on_drained: Callable[[], Any]) -> None:
         """Takes no more jobs. Calls `on_drained` when there is no job any more, perhaps several times."""
@@ -296,66 +289,23 @@ class AggregatorService(control_pb2_grpc.AggregatorServicer):
             join.job, join.secret, join.ranks, join.host, join.pid, self._clock(), server
         )
         _log.info("job %d: %s joined", session.job, session)
-        self._outboxes[session] = asyncio.Queue()
-        self._perform(effects)
+        self._outboxes.open(session)
+        self._effects.perform(effects)
         return session
 
     async def _read(self, session: JobSession, requests: AsyncIterator[pb.WorkerMessage]) -> None:
         """Reads a session's messages until the worker leaves. A stream that ends without Leave means a lost worker."""
         async for request in requests:
             if (size := request.ByteSize()) > limits.MAX_SESSION_BYTES:
-                self._perform(self._membership.lost(session, f"sent a message of {size} bytes"))
+                self._effects.perform(self._membership.lost(session, f"sent a message of {size} bytes"))
                 break
             if request.WhichOneof("kind") == "heartbeat":
                 self._membership.heartbeat(session, request.heartbeat.statistics, self._clock())
             elif request.WhichOneof("kind") == "leave":
-                self._perform(self._membership.leave(session, request.leave.code, request.leave.message))
+                self._effects.perform(self._membership.leave(session, request.leave.code, request.leave.message))
                 if request.leave.until_all_left:
                     await asyncio.sleep(limits.STAY)  # until then, the end of the job closes the session
                 break
         else:
-            self._perform(self._membership.lost(session, _DIED))
-        self._close(session)
-
-    def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Ready):
-                _log.info("job %d: complete", effect.job)
-                servers = [pb.WorkerServer(**dataclasses.asdict(server)) for server in effect.servers]
-                self._tell(effect.job, pb.SwitchMessage(ready=pb.Ready(servers=servers)))
-            elif isinstance(effect, Left):
-                _log.info("job %d: %s left", effect.job, effect.session)
-                self._tell(effect.job, pb.SwitchMessage(left=pb.Left(ranks=effect.session.ranks)))
-            elif isinstance(effect, Aborted):
-                _log.warning("job %d: aborted: %s", effect.job, effect.error)
-                self._tell_data_plane("abort_job", effect.job, effect.error.code, effect.error.message)
-                self._rings.end(effect.job, effect.error)
-                self._tell(
-                    effect.job,
-                    pb.SwitchMessage(aborted=pb.Aborted(code=effect.error.code, message=effect.error.message)),
-                )
-            elif isinstance(effect, Removed):
-                _log.info("job %d: ended", effect.job)
-                self._tell_data_plane("remove_job", effect.job)
-                self._replies.forget(effect.job)
-                self._connects.forget(effect.job)
-                self._rings.forget(effect.job)
-                for session in [session for session in self._outboxes if session.job == effect.job]:
-                    self._close(session)
-
-    def _tell_data_plane(self, method: str, *arguments: Any) -> None:
-        """Calls the data plane. If that fails, it is logged, so that the workers still get the rest of the news."""
-        try:
-            getattr(self._data_plane, method)(*arguments)
-        except Exception as error:
-            _log.error("%s%s: %s", method, arguments, error, exc_info=not isinstance(error, JaxinaError))
-
-    def _tell(self, job: int, message: pb.SwitchMessage) -> None:
-        for session, outbox in self._outboxes.items():
-            if session.job == job:
-                outbox.put_nowait(message)
-
-    def _close(self, session: JobSession) -> None:
-        outbox = self._outboxes.get(session)
-        if outbox is not None:
-            outbox.put_nowait(None)
+            self._effects.perform(self._membership.lost(session, _DIED))
+        self._outboxes.close(session)

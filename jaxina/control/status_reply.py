@@ -10,7 +10,7 @@ from jaxina.control import limits
 from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.cached_answers import CachedAnswers
 from jaxina.control.data_plane import DataPlane
-from jaxina.control.membership import Job
+from jaxina.control.job_records import Job
 
 
 class StatusReplies:

@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from jaxina._native import JobShape
+from jaxina.control.job_records import Aborted, Left, Ready, Removed
 from jaxina.control.job_spec import JobSpec
-from jaxina.control.membership import Aborted, Left, Membership, Ready, Removed
+from jaxina.control.membership import Membership
 from jaxina.errors import (
     InvalidArgumentError,
     JobRejectedError,

@@ -10,8 +10,9 @@ from jaxina.control import control_pb2 as pb
 from jaxina.control import limits
 from jaxina.control.assisted_jobs import AssistedJobs
 from jaxina.control.bucket import Bucket, Buckets
+from jaxina.control.job_records import Removed
 from jaxina.control.job_spec import JobSpec
-from jaxina.control.membership import Membership, Removed
+from jaxina.control.membership import Membership
 from jaxina.control.peer import address_of
 from jaxina.control.quota import CallQuota, OpenLimit
 from jaxina.errors import InvalidArgumentError, JobRejectedError, TooManyWorkersError
