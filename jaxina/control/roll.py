@@ -29,7 +29,7 @@ from typing import Any
 
 from jaxina.control.rendezvous import check_equal_settings, check_names
 from jaxina.control.roll_call import MAX_LATE, MAX_LINE, Answer, JobView
-from jaxina.control.roll_lines import receive, refuse, send
+from jaxina.control.roll_lines import notice_gone_host, receive, refuse, send
 from jaxina.errors import (
     InvalidArgumentError,
     JaxinaError,
@@ -232,6 +232,7 @@ class Roll:
                     time.sleep(_PAUSE)
             return
         connection.setblocking(False)
+        notice_gone_host(connection)
         if self._tls is not None:
             try:
                 connection.getpeername()  # which fails if the other end has gone already
