@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/test_jax.sh [VERSION [all]]. Runs Python tests with another JAX, in an environment of its own, with the
 # newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs the tests of what meets
-# JAX: lowering, collectives, jobs, compressors' arithmetic, an example. With VERSION (0.11, for example) it takes that
+# JAX: lowering, collectives, jobs, compressors' state and axes, an example. With VERSION (0.11, for example) it takes that
 # JAX, and runs only the tests of collectives and jobs, and of private names. With `newest all` it runs all tests that
 # depend on JAX or on Python itself. The remaining tests do not depend on JAX; `make test` runs them. Without such a Python
 # it says so and succeeds.
@@ -48,7 +48,9 @@ for file in tests/python/test_*.py; do
 done
 if [ "$version" = newest ] && [ "$extent" != all ]; then
   # These start processes that hardly meet JAX, or take long for the little of JAX that others do not use.
-  seldom='/test_(atp_|certify|cli_|clusters|compressors_(bytes|edges|narrow|promises|wire)|doctor|elastic|encryption)'
+  # The compressors' arithmetic uses public interfaces of JAX alone.
+  seldom='/test_(atp_|certify|cli_|clusters|doctor|elastic|encryption)'
+  seldom+='|/test_compressors_(bytes|edges|gathered|narrow|ok_topk|promises|registry|ring|sums|two_phase|wire|worked)'
   seldom+='|/test_(examples_(elastic|gpt|recovery|unequal_links|vision)|experiments_|fabric_|launcher|metrics|narrow_words)'
   seldom+='|/test_(gpu_check|notebooks|paper_figures|partitioned_benchmark|plan|ring_of_machines|trace|transparent_switch)'
   mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")

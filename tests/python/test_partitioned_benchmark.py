@@ -15,12 +15,12 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "jax"
 N = 4
 
 
-def test_training_steps_give_what_they_give_with_gloo():
-    names = ["train step, FSDP", "train step, nnx.jit"]
-    command = [sys.executable, str(BENCHMARKS / "partitioned.py"), "--processes", "2", "--programs", *names]
+@pytest.mark.parametrize("name", ["train step, FSDP", pytest.param("train step, nnx.jit", marks=pytest.mark.nightly)])
+def test_a_training_step_gives_what_it_gives_with_gloo(name: str):
+    command = [sys.executable, str(BENCHMARKS / "partitioned.py"), "--processes", "2", "--programs", name]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "2 runs of 2 programs, 0 wrong, 0 jobs failed" in finished.stdout
+    assert "1 runs of 1 programs, 0 wrong, 0 jobs failed" in finished.stdout
 
 
 @pytest.mark.parametrize("bits, within", [(24, True), (12, False)])
