@@ -16,6 +16,8 @@ import grpc
 from jaxina._native import JobShape
 from jaxina.control.data_plane import QueuePairs, Terms
 from jaxina.control.roles import Combine
+from jaxina.control.roll import Roll
+from jaxina.errors import JaxinaError
 
 
 class FakeDataPlane:
@@ -187,6 +189,17 @@ def in_threads(*calls: Callable[[], Any], timeout: float = 20) -> list[Any]:
         thread.join(timeout)
         assert not thread.is_alive(), "a call did not return in time"
     return results
+
+
+def serve_roll(roll: Roll) -> None:
+    """Calls the roll in a thread."""
+
+    def run() -> None:
+        with contextlib.suppress(JaxinaError, OSError, ValueError):
+            roll.call()
+            roll.stay()
+
+    threading.Thread(target=run, daemon=True).start()
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 60) -> bool:

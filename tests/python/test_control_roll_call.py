@@ -13,7 +13,7 @@ import time
 
 import pytest
 from certificates import Authority
-from control_fakes import eventually, in_threads
+from control_fakes import eventually, in_threads, serve_roll
 
 from jaxina import config
 from jaxina.control import roll, roll_call
@@ -25,7 +25,6 @@ from jaxina.control.topology import Place
 from jaxina.errors import (
     AuthenticationError,
     InvalidArgumentError,
-    JaxinaError,
     MismatchError,
     NeverJoinedError,
     RankTakenError,
@@ -52,17 +51,6 @@ def coordinator():
             return address_of(listener), asked
 
         yield start
-
-
-def serve_roll(roll):
-    """Calls the roll in a thread."""
-
-    def run():
-        with contextlib.suppress(JaxinaError, OSError, ValueError):
-            roll.call()
-            roll.stay()
-
-    threading.Thread(target=run, daemon=True).start()
 
 
 @pytest.fixture

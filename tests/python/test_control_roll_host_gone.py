@@ -2,17 +2,15 @@
 
 import contextlib
 import socket
-import threading
 
 import pytest
-from control_fakes import eventually, in_threads
+from control_fakes import eventually, in_threads, serve_roll
 from real_processes.namespaces import Namespaces
 
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.roll import Roll
 from jaxina.control.roll_call import Answer, answer_roll, look_at_job
 from jaxina.control.topology import Place
-from jaxina.errors import JaxinaError
 
 pytestmark = pytest.mark.skipif(bool(Namespaces.unavailable()), reason=Namespaces.unavailable())
 
@@ -31,11 +29,6 @@ def test_the_rank_of_a_host_that_is_gone_is_free_again():
                 return call()
 
             return run
-
-        def call_the_roll():
-            with contextlib.suppress(JaxinaError, OSError, ValueError):
-                roll.call()
-                roll.stay()
 
         def say(rank):
             connection = socket.create_connection((network.hub, port), timeout=5)
@@ -56,8 +49,7 @@ def test_the_rank_of_a_host_that_is_gone_is_free_again():
         (listener,) = in_threads(inside("hub", lambda: listen(f"{network.hub}:0")))
         stack.enter_context(listener)
         address, port = address_of(listener), listener.getsockname()[1]
-        roll = Roll(listener, 2, lambda: SERVICE)
-        threading.Thread(target=call_the_roll, daemon=True).start()
+        serve_roll(Roll(listener, 2, lambda: SERVICE))
         in_threads(inside("w0", lambda: say(1)))
         assert eventually(lambda: 1 in here())
         network.unplug("w0")
