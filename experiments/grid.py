@@ -109,8 +109,8 @@ class Grid:
 
         Runs with other steps or another collective than the study's are left out: they are recorded in the same file,
         but their scores are not comparable. Of a workload's revisions, the newest one that has runs counts; see
-        `outdated`. If a search got more runs and now chooses another rate, the runs with the
-        rate before are left out. As long as a search is not over, those with all rates stay.
+        `outdated`. A run that two processes have made counts once. If a search got more runs and now chooses another
+        rate, the runs with the rate before are left out. As long as a search is not over, those with all rates stay.
         """
         tuned = records.by_id(rates.FILE)
 
@@ -126,7 +126,7 @@ class Grid:
                 return False
             return bool(self.rates.missing(run, tuned)) or run.learning_rate_scale == self.rates.best(run, tuned)
 
-        return newest([record for record in records.read(self.file) if counts(record)])
+        return newest([record for record in records.by_id(self.file).values() if counts(record)])
 
     def selected(
         self,
