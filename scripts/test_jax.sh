@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/test_jax.sh [VERSION [all]]. Runs Python tests with another JAX, in an environment of its own, with the
 # newest Python that it finds (3.12 or newer). Without VERSION it takes the newest JAX, and runs the tests of what meets
-# JAX: lowering, collectives, jobs, compressors' state and axes, an example. With VERSION (0.11, for example) it takes that
-# JAX, and runs only the tests of collectives and jobs, and of private names. With `newest all` it runs all tests that
+# JAX: lowering, collectives, jobs, compressors' state and axes, an example. With VERSION (0.11, for example) it takes
+# that JAX, and runs only the tests of collectives and jobs, and of private names. With `newest all` it runs all tests that
 # depend on JAX or on Python itself. The remaining tests do not depend on JAX; `make test` runs them. Without such a Python
 # it says so and succeeds.
 #
