@@ -130,9 +130,11 @@ def scheduler(
         Signals((signal.SIGINT, signal.SIGTERM)) as signals,
         SchedulerDaemon(settings, bind, token, tls, file, measure) as daemon,
     ):
+        daemon.ended.add_done_callback(lambda _: signals.send(signal.SIGTERM))
         announce(announce_fd, daemon.address)
         logging.getLogger("jaxina.fabric").info("scheduling for %d workers at %s", workers, daemon.address)
         signals.wait()
+    daemon.ended.result()
 
 
 def server(

@@ -66,7 +66,9 @@ def keeper(
     with Signals((signal.SIGINT, signal.SIGTERM)) as signals:
         over = Keeper(Roster(rules), resolve_bind(bind), token, tls, lambda: signals.send(signal.SIGTERM))
         with over as running:
+            running.ended.add_done_callback(lambda _: signals.send(signal.SIGTERM))
             print(f"JAXINA_KEEPER={running.address}: set this for each member", flush=True)
             signals.wait()
     if running.error is not None:
         raise running.error
+    running.ended.result()

@@ -215,6 +215,7 @@ def switch(
         with ControlServer(data_plane, bind, token, upstream=upstream or "", tls=tls) as server:
             if hasattr(data_plane, "ended"):  # it may find that a job cannot go on
                 data_plane.ended = server.end_job
+            server.ended.add_done_callback(lambda _: signals.send(signal.SIGTERM))
             log = logging.getLogger("jaxina.switch")
             if settings.metrics is not None:
                 running.enter_context(_metrics(settings.metrics, server, tls))
@@ -226,6 +227,7 @@ def switch(
                 log.info("draining: no new jobs")
                 server.drain(lambda: signals.send(signal.SIGTERM))
             log.info("stopping")
+        server.ended.result()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,7 @@ class ControlServer:
 
     Attributes:
       address: HOST:PORT at which the service listens.
+      ended: done when the service has ended. Its exception is why the service failed; it has none after `stop`.
 
     Raises:
       InvalidArgumentError: the service cannot listen at `bind`.
@@ -54,7 +56,7 @@ class ControlServer:
         self._tls = tls
         self._stopped_with: JaxinaError | None = None
         self._thread = ServiceThread("the control service", self._serve)
-        self.address = self._thread.address
+        self.address, self.ended = self._thread.address, self._thread.ended
 
     def end_job(self, job: int, code: str, message: str) -> None:
         """Ends a job for all its workers, with the error that the data plane found. Any thread may call it."""
@@ -74,11 +76,10 @@ class ControlServer:
             except BaseException as error:
                 answer.set_exception(error)
 
-        try:
-            self._thread.call(ask)
-            return answer.result(_STATUS_TIMEOUT)
-        except (RuntimeError, TimeoutError):
-            raise ShutDownError(f"the control service at {self.address} is stopping") from None
+        if self._thread.call(ask):
+            with contextlib.suppress(concurrent.futures.TimeoutError):
+                return answer.result(_STATUS_TIMEOUT)
+        raise ShutDownError(f"the control service at {self.address} is stopping")
 
     def drain(self, on_drained: Callable[[], Any]) -> None:
         """Takes no more jobs. Calls `on_drained` on the service's thread when there is no job any more, perhaps several

@@ -28,6 +28,7 @@ class ServiceThread:
 
     Attributes:
       address: HOST:PORT at which it listens.
+      ended: done when the service has ended. Its exception is why the service failed; it has none after `stop`.
 
     Raises:
       JaxinaError: what `serve` raised instead of listening.
@@ -35,6 +36,8 @@ class ServiceThread:
     """
 
     def __init__(self, what: str, serve: Callable[[ServiceThread], Coroutine[Any, Any, None]]) -> None:
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
         self._what = what
         self._serve = serve
@@ -71,17 +74,26 @@ class ServiceThread:
         if failure is None:
             return None
         _log.error("%s failed", self._what, exc_info=failure)
-        return failure if isinstance(failure, JaxinaError) else SystemCallError(f"{self._what} failed: {failure!r}")
+        error = failure if isinstance(failure, JaxinaError) else SystemCallError(f"{self._what} failed: {failure!r}")
+        self._failure = error
+        return error
 
-    def call(self, function: Callable[..., Any], *arguments: object) -> None:
-        """Has a function called on the service's thread. Any thread, or a signal handler, may call it."""
-        self._loop.call_soon_threadsafe(function, *arguments)
+    def call(self, function: Callable[..., Any], *arguments: object) -> bool:
+        """Has a function called on the service's thread. Any thread, or a signal handler, may call it.
+
+        Returns:
+          False if the service has ended: the function is not called.
+        """
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
 
     def stop(self) -> None:
-        """Ends the service, and waits for that."""
-        if self._thread.is_alive():
-            self.call(self._stopping.set)
-            self._thread.join()
+        """Ends the service if it has not ended by itself, and waits for that."""
+        self.call(self._stopping.set)
+        self._thread.join()
 
     @staticmethod
     async def close(server: grpc.aio.Server) -> None:
@@ -95,9 +107,14 @@ class ServiceThread:
         try:
             self._loop.run_until_complete(self._serve(self))
         except BaseException as error:
+            self._failure = error
             if not self._started.done():
                 self._started.set_exception(error)
             else:
                 _log.exception("%s ended", self._what)
         finally:
             self._loop.close()
+            if self._failure is None:
+                self.ended.set_result(None)
+            else:
+                self.ended.set_exception(self._failure)

@@ -166,6 +166,7 @@ class Keeper:
 
     Attributes:
       address: HOST:PORT at which it listens.
+      ended: done when the service has ended. Its exception is why the service failed; it has none after `stop`.
 
     Raises:
       InvalidArgumentError: it cannot listen at `bind`.
@@ -185,7 +186,7 @@ class Keeper:
         self._bind = bind
         self._tls = tls
         self._thread = ServiceThread("the keeper", self._serve)
-        self.address = self._thread.address
+        self.address, self.ended = self._thread.address, self._thread.ended
 
     @property
     def error(self) -> JaxinaError | None:

@@ -167,6 +167,7 @@ class SchedulerDaemon:
 
     Attributes:
       address: HOST:PORT at which it listens.
+      ended: done when the service has ended. Its exception is why the service failed; it has none after `stop`.
 
     Raises:
       InvalidArgumentError: it cannot listen there.
@@ -190,7 +191,7 @@ class SchedulerDaemon:
         )
         self._bind, self._tls = bind, tls
         self._thread = ServiceThread("the scheduler", self._serve)
-        self.address = self._thread.address
+        self.address, self.ended = self._thread.address, self._thread.ended
 
     def stop(self) -> None:
         """Ends the job for all hosts, and the service."""
