@@ -7,9 +7,10 @@
     python -m experiments.summarize                                        # writes tables and figures
 
 Every compressor gets a learning rate of its own first (`experiments.rates`). A study that was interrupted goes on when
-it is started again: runs that have a line in the results are skipped. Several processes may work on one study, each
-with workloads of its own. Runs with other `--steps` or another `--collective` than the study's are recorded, but are in
-no table.
+it is started again: runs that have a line in the results are skipped. Several processes may work on one study: started
+with the same arguments, they divide its compressors among themselves. Two processes finish small models a third sooner
+than one does on two cores. Runs with other `--steps` or another `--collective` than the study's are recorded, but are
+in no table.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import jaxina
 from experiments import rates, records, study_file, workloads
+from experiments.claims import Claims
 from experiments.grid import DEFAULT, Grid
 from experiments.records import Setting
 from experiments.trainer import Outcome, Programs, Trainer
@@ -56,26 +58,37 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 class Study:
-    """Runs what a study's results lack."""
+    """Runs what a study's results lack, and what no other process runs."""
 
     def __init__(self, study: Grid) -> None:
         self._study = study
-        self._tuned, self._found = records.by_id(rates.FILE), records.by_id(study.file)
         self._console = Console(stderr=True)
         self._programs: tuple[tuple[str, int], Programs] | None = None
 
     def run(self) -> None:
         entries = self._study.entries()
         carriers = _carriers(any(entry.collective == "jaxina" for entry in entries))
-        with _progress(self._console) as progress:
+        with Claims(self._study.file.parent) as claims, _progress(self._console) as progress:
             task = progress.add_task("compressors", total=len(entries), latest="")
+            others = []
             for entry in entries:
-                self._run_entry(entry, carriers[entry.collective], progress)
+                with claims.taken(entry, wait=False) as taken:
+                    if not taken:
+                        others.append(entry)
+                        continue
+                    self._run_entry(entry, carriers[entry.collective], progress)
+                progress.advance(task)
+            for entry in others:  # the process that had it may have been interrupted
+                name = f"{entry.workload} x{entry.workers} {entry.compressor}"
+                progress.console.print(f"{name}: waits until no other process works on it", highlight=False)
+                with claims.taken(entry, wait=True):
+                    self._run_entry(entry, carriers[entry.collective], progress)
                 progress.advance(task)
 
     def _run_entry(self, entry: Setting, carrier: Carrier, progress: Progress) -> None:
         """Searches the learning rate of a compressor, then trains with it. All runs share their compiled programs."""
         trainer: Trainer | None = None
+        tuned, found = records.by_id(rates.FILE), records.by_id(self._study.file)
 
         def train(setting: Setting) -> dict:
             nonlocal trainer
@@ -83,12 +96,12 @@ class Study:
             file = self._study.file if setting.split == TEST else rates.FILE
             return records.append(file, setting, _train(trainer, setting, progress))
 
-        while missing := self._study.rates.missing(entry, self._tuned):
+        while missing := self._study.rates.missing(entry, tuned):
             for setting in missing:
-                self._tuned[setting.id] = train(setting)
-        for setting in self._study.runs(entry, self._study.rates.best(entry, self._tuned)):
-            if setting.id not in self._found:
-                self._found[setting.id] = train(setting)
+                tuned[setting.id] = train(setting)
+        for setting in self._study.runs(entry, self._study.rates.best(entry, tuned)):
+            if setting.id not in found:
+                train(setting)
 
     def _of(self, entry: Setting) -> Programs:
         """Returns the programs of an entry's workload. Consecutive entries share them."""

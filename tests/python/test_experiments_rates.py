@@ -7,6 +7,8 @@ import dataclasses
 import hashlib
 import json
 import math
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -17,6 +19,7 @@ pytest.importorskip("flax")
 pytest.importorskip("optax")
 
 from experiments import convergence, durations, grid, rates, records, reproduce, search_noise, workloads
+from experiments.claims import Claims
 from experiments.rates import Search
 from experiments.records import Setting
 from experiments.trainer import Outcome
@@ -217,6 +220,65 @@ def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, mo
     allowed[0] = 20
     convergence.Study(study).run()
     assert allowed[0] == 20
+
+
+CLAIMING = """
+import dataclasses, sys
+from pathlib import Path
+from experiments.claims import Claims
+from experiments.records import Setting
+
+with Claims(Path(sys.argv[1])) as claims, claims.taken(Setting(**eval(sys.argv[2])), wait=False) as taken:
+    print(taken, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def other_process(folder, setting):
+    """Claims a setting. Yields the process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CLAIMING, folder, repr(dataclasses.asdict(setting))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=records.ROOT,
+    ) as process:
+        assert process.stdout.readline() == "True\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_what_another_process_works_on_comes_last_and_is_not_made_again(study, monkeypatch):
+    none, topk = study.entries()
+    made = []
+
+    def run_entry(self, entry, carrier, progress):
+        made.append(entry)
+        if entry == topk:
+            process.kill()  # in the midst of its work: this process goes on with that
+
+    monkeypatch.setattr(convergence.Study, "_run_entry", run_entry)
+    with other_process(study.file.parent, none) as process:
+        convergence.Study(study).run()
+    assert made == [topk, none]
+
+
+def test_a_claim_is_of_one_setting(tmp_path):
+    other = dataclasses.replace(RUN, compressor="qsgd")
+    with Claims(tmp_path) as claims:
+        with (
+            other_process(tmp_path, RUN),
+            claims.taken(RUN, wait=False) as taken,
+            claims.taken(other, wait=False) as others,
+        ):
+            assert (taken, others) == (False, True)
+        with claims.taken(RUN, wait=True) as taken:
+            assert taken
+        with other_process(tmp_path, RUN):
+            pass  # this process has given it back
 
 
 def test_times_for_people():
