@@ -1,9 +1,9 @@
-"""Studies the scale f: sums real gradients with words of 4 to 32 bits, in blocks of 32 to 4096 elements.
+"""Studies the scale f: sums real gradients with words of 5 to 32 bits, in blocks of 32 to 4096 elements.
 
     python -m experiments.effect_of_f          # writes results/effect_of_f.json and .png
 
-For each workload, the study takes the gradients of eight workers after some steps of training. It sums them in block
-fixed point and compares with the exact sum. It reports the relative error, and the largest error as a share of theorem
+For each workload, the study takes the gradients of eight workers early in training. It sums them in block fixed point
+and compares with the exact sum. It reports the relative error, and the largest error as a share of theorem
 1's bound n / f, which must not exceed 1. Another study shows where training breaks: `python -m experiments.convergence
 --config experiments/configs/training_breaks.toml`.
 """
@@ -13,22 +13,19 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import numpy.typing as npt
-import optax
-from flax import nnx
 from rich.progress import track
 
-from experiments import workloads
 from experiments.records import RESULTS, provenance
+from experiments.worker_gradients import collect
 from jaxina import numerics
 
 WORKERS = 8
-BITS = (4, 6, 8, 10, 12, 16, 20, 24, 28, 32)
+BITS = (5, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 BLOCKS = (32, 64, 128, 256, 512, 1024, 4096)
-WORKLOADS = ("ncf", "clickthrough", "resnet", "masked_lm")
-STEPS = 20
+WORKLOADS = ("clickthrough", "ncf", "lstm", "masked_lm", "resnet")
+STEP = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,31 +44,6 @@ class Point:
     of_bound: float
 
 
-def gradients(name: str, steps: int) -> npt.NDArray[np.float32]:
-    """Returns each worker's gradient, [WORKERS, parameters], in the last of `steps` training steps.
-
-    The training steps use the mean of the workers' gradients.
-    """
-    workload = workloads.get(name)
-    network = workload.network(nnx.Rngs(0))
-    graph, params = nnx.split(network)
-    optimizer = workload.optimizer(steps, True)
-    state = optimizer.init(params)
-
-    @jax.jit
-    def step(params, state, batch):
-        each = jax.vmap(jax.grad(lambda p, b: workload.loss(nnx.merge(graph, p), b)), in_axes=(None, 0))(params, batch)
-        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), each)
-        updates, state = optimizer.update(mean, state, params)
-        return optax.apply_updates(params, updates), state, each
-
-    batches = workload.batches(0)
-    for _ in range(steps):
-        batch = {name: array.reshape(WORKERS, -1, *array.shape[1:]) for name, array in next(batches).items()}
-        params, state, each = step(params, state, batch)
-    return np.concatenate([np.asarray(leaf).reshape(WORKERS, -1) for leaf in jax.tree.leaves(each)], axis=1)
-
-
 def summed(
     x: npt.NDArray[np.float32], bits: int, block: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -79,11 +51,16 @@ def summed(
 
     It does what `jaxina.compressors` does for words of any width. It computes in float64, where everything but the
     rounding to words is exact.
+
+    Raises:
+      ValueError: so few bits leave nothing for a word of each worker.
     """
     workers = len(x)
     exponents = np.max([numerics.block_exponents(row, block) for row in x], axis=0).astype(np.int32)
     above = np.repeat(exponents - 126, block)[: x.shape[1]]  # the exponent of the power of two above a block's values
     largest_word = (2 ** (bits - 1) - 1) // workers
+    if largest_word < 1:
+        raise ValueError(f"{bits} bits leave nothing for a word of each of {workers} workers")
     f = np.ldexp(min(2.0 ** (bits - 1 - (workers - 1).bit_length()), float(largest_word)), -above)
     return np.rint(x.astype(np.float64) * f).sum(axis=0) / f, f
 
@@ -127,17 +104,17 @@ def plot(points: list[Point], file) -> None:
 def main() -> None:
     points = []
     for name in WORKLOADS:
-        x = gradients(name, STEPS)
+        x = collect(name, WORKERS, (STEP,))[STEP]
         sums = [(bits, block) for block in BLOCKS for bits in BITS]
         points += [measure(name, x, bits, block) for bits, block in track(sums, description=name)]
     RESULTS.mkdir(parents=True, exist_ok=True)
     document = {
         "workers": WORKERS,
-        "steps": STEPS,
+        "step": STEP,
         "points": [dataclasses.asdict(p) for p in points],
         "provenance": provenance(),
     }
-    (RESULTS / "effect_of_f.json").write_text(json.dumps(document, indent=1) + "\n")
+    (RESULTS / "effect_of_f.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
     plot(points, RESULTS / "effect_of_f.png")
     print(f"largest error: {max(p.of_bound for p in points):.3f} of theorem 1's bound")
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +146,31 @@ def table(points: list[Point]) -> str:
     return "\n".join([*lines, _NOTE])
 
 
+def ratios(points: list[Point]) -> str:
+    """Returns the smallest and the largest ratios of two ways' errors with 8 bits, over the sources, as Markdown."""
+
+    def span(n: int, of: Callable[[dict[str, Point]], float], real: bool = False) -> str:
+        sums = [p for p in points if (p.bits, p.workers) == (8, n) and (", step " in p.source or not real)]
+        found = [of({p.way: p for p in sums if p.source == source}) for source in {p.source for p in sums}]
+        return f"{min(found):.2g} to {max(found):.2g}"
+
+    lines = [
+        "## Ratios with 8 bits, the smallest and the largest",
+        "",
+        "| n | head-room / fixed | fixed / adaptive | stochastic / fixed | fixed / own spread, gradients |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for n in WORKERS:
+        cells = [
+            span(n, lambda of: of["head-room"].rms / of["fixed"].rms),
+            span(n, lambda of: of["fixed"].rms / of["adaptive"].rms),
+            span(n, lambda of: of["fixed, stochastic"].rms / of["fixed"].rms),
+            span(n, lambda of: of["fixed"].rms / of["fixed"].spread, real=True),
+        ]
+        lines.append(f"| {n} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", ""])
+
+
 def _number(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
@@ -199,7 +225,7 @@ def main() -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "narrow_words.json").write_text(json.dumps(document, indent=1) + "\n")
     (RESULTS / "narrow_words.md").write_text(
-        "# narrow_words\n\nWritten by `python -m experiments.narrow_words`.\n\n" + table(points)
+        "# narrow_words\n\nWritten by `python -m experiments.narrow_words`.\n\n" + ratios(points) + table(points)
     )
     plot(points, RESULTS / "narrow_words.png")
     print(f"largest error: {max(p.of_bound for p in points if p.of_bound is not None):.3f} of the bound")

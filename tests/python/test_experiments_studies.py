@@ -434,6 +434,14 @@ def test_effect_of_f_sums_as_the_compressor_does(bits, block, workers):
     np.testing.assert_allclose(mean[0], ours / workers, rtol=1e-6)
 
 
+def test_effect_of_f_has_no_words_of_which_the_sum_takes_all_bits():
+    assert np.isfinite(
+        effect_of_f.summed(np.ones((effect_of_f.WORKERS, 3), np.float32), min(effect_of_f.BITS), 2)
+    ).all()
+    with pytest.raises(ValueError, match="4 bits leave nothing for a word of each of 8 workers"):
+        effect_of_f.summed(np.ones((8, 3), np.float32), 4, 2)
+
+
 def test_recorded_errors_are_within_theorem_1():
     document = json.loads((records.RESULTS / "effect_of_f.json").read_text())
     shares = [point["of_bound"] for point in document["points"]]
