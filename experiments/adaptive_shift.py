@@ -51,7 +51,7 @@ class AdaptiveShift(NarrowWords):
         return {**super().fields(context, summed), **shifts}
 
     def _per_element(self, per_block: jax.Array, context: Context) -> jax.Array:
-        return jnp.repeat(per_block, self.block, total_repeat_length=per_block.size * self.block)[: context.size]
+        return jnp_reference.spread(per_block, self.block, context.size)
 
 
 compressors.register("adaptive8", AdaptiveShift, bits=8)
