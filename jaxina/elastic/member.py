@@ -205,6 +205,8 @@ class Member(Generic[State, Result]):
                     return
                 self.state, self._step = state, turn.step + 1
                 yield turn, result
+            if self._goes_on():  # the keeper waits until all have stopped, also those that were between two steps
+                attendance.failed(formed.generation, WorkerLostError("this member was told to stop"))
 
     def _compute(self, formed: pb.Formed, turn: Turn, attendance: Attendance) -> tuple[State, Result]:
         settings = self._settings

@@ -21,7 +21,7 @@ from jaxina.elastic import member as member_module
 from jaxina.elastic.keeper import Keeper
 from jaxina.elastic.membership import Rules
 from jaxina.elastic.roster import Roster
-from jaxina.errors import JaxinaError
+from jaxina.errors import CollectiveTimeoutError, JaxinaError
 
 LASTS = 4.0  # seconds, and longer until there were enough changes
 PATIENCE = 30.0  # seconds, for a busy machine
@@ -76,11 +76,15 @@ class Member:
             pass
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_members_never_differ_however_fast_they_change(monkeypatch, seed):
+@pytest.fixture(autouse=True)
+def without_engine(monkeypatch):
     monkeypatch.setattr(member_module, "Attendance", Attendance)
     monkeypatch.setattr(member_module, "OpenEngine", lambda *args: contextlib.nullcontext())
     monkeypatch.setattr(member_module.runs, "attempt", lambda *args: contextlib.nullcontext())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_never_differ_however_fast_they_change(seed):
     rng, log, wrong = random.Random(seed), {}, []
     with Keeper(Roster(Rules(MEMBERS, timeout=20.0)), "127.0.0.1:0") as keeper:
         members = [Member(keeper.address, rng.getrandbits(32), log, wrong) for _ in range(MEMBERS)]
@@ -112,3 +116,31 @@ def test_members_never_differ_however_fast_they_change(monkeypatch, seed):
             state = next_state(state, step, size)
             assert int(state[0]) == log[step][1], f"step {step} began from another state"
         state = np.full(4, log[step][1], np.int64)
+
+
+def test_a_member_between_two_steps_stops_with_the_others_and_repeats_with_them():
+    """A sum of the other one has failed meanwhile, and nobody is lost."""
+    between, failed = threading.Event(), threading.Event()
+    sizes: dict[str, list[int]] = {"fails": [], "pauses": []}
+
+    def take_part(name: str, keeper: str) -> None:
+        def step(state: np.ndarray, turn: Any) -> tuple[np.ndarray, None]:
+            if (name, turn.step) == ("fails", 1) and not failed.is_set():
+                assert between.wait(PATIENCE)
+                failed.set()
+                raise CollectiveTimeoutError("a sum took too long")
+            return state + 1, None
+
+        for done in jaxina.elastic.steps(step, np.zeros(1), keeper=keeper, until=3, timeout=20):
+            sizes[name].append(done.size)
+            if (name, done.step) == ("pauses", 0):
+                between.set()
+                assert made.value.is_over_within(done.generation, PATIENCE)
+
+    with Keeper(Roster(Rules(2, 2, patience=0.1)), "127.0.0.1:0") as keeper:
+        members = [threading.Thread(target=take_part, args=(name, keeper.address), daemon=True) for name in sizes]
+        for member in members:
+            member.start()
+        for member in members:
+            member.join(PATIENCE)
+    assert sizes == {"fails": [2, 2, 2], "pauses": [2, 2, 2]}
