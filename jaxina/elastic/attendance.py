@@ -87,8 +87,7 @@ class Attendance:
 
     def failed(self, generation: int, error: JaxinaError) -> None:
         """This member could not compute the step, perhaps because of another one."""
-        message = error.message[: limits.MAX_TEXT]
-        self._say(failed=pb.Failed(generation=generation, code=error.code, message=message))
+        self._say(failed=pb.Failed(generation=generation, code=error.code, message=_sendable(error.message)))
 
     def leave(self, error: BaseException | None = None) -> None:
         """Leaves the team. With an error the others are told why."""
@@ -98,7 +97,7 @@ class Attendance:
             code, message = error.code, error.message
         elif error is not None:
             code, message = "WORKER_LOST", f"{type(error).__name__}: {error}"
-        self._say(leave=pb.Leave(code=code, message=message[: limits.MAX_TEXT]))
+        self._say(leave=pb.Leave(code=code, message=_sendable(message)))
         self._stream.finish()
         self._stream.close()
         self._channel.close()
@@ -193,6 +192,11 @@ class Attendance:
 
     def _say(self, **message: Any) -> None:
         self._stream.say(pb.MemberMessage(**message))
+
+
+def _sendable(message: str) -> str:
+    """The text as a message can carry it: it may have parts of a file's name that are no characters."""
+    return message.encode(errors="backslashreplace").decode()[: limits.MAX_TEXT]
 
 
 def _unreachable(address: str, why: str) -> SwitchUnreachableError:

@@ -89,6 +89,18 @@ def test_the_function_s_own_error_comes_out(keeper):
     assert "left with" in str(keeper.error) and "ZeroDivisionError: own" in str(keeper.error)
 
 
+def test_an_error_that_names_an_odd_file_comes_out_and_the_member_is_gone(keeper):
+    """A file's name may have bytes that are no text. Python has them as characters that no message can carry."""
+
+    def step(state, turn):
+        raise ValueError("no image: \udcff.png")
+
+    with pytest.raises(ValueError, match="no image: \udcff"):
+        run(keeper, step, jnp.zeros(3))
+    assert eventually(lambda: keeper.error is not None)
+    assert r"ValueError: no image: \udcff.png" in str(keeper.error)
+
+
 def test_sums_outside_of_a_step_are_refused(keeper):
     with pytest.raises(errors.NotInitializedError, match=r"outside of a step"):
         jaxina.elastic.all_reduce(jnp.ones(3))
