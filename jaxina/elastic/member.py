@@ -20,7 +20,7 @@ from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic.aggregation import Aggregation, OpenEngine, aggregation_of
 from jaxina.elastic.attendance import Attendance
 from jaxina.elastic.peer import Peer, fetch
-from jaxina.elastic.state import described, digest_of, layout_of
+from jaxina.elastic.state import copy_of, described, digest_of, layout_of
 from jaxina.errors import (
     CollectiveTimeoutError,
     InvalidArgumentError,
@@ -215,7 +215,7 @@ class Member(Generic[State, Result]):
         number = (formed.secret + turn.step) % 2**64
         try:
             with _tracing_settings.precision(precision), runs.attempt(range(turn.size), turn.rank, number):
-                computed = self._function(self.state, turn)
+                computed = self._function(copy_of(self.state), turn)  # the old one stays, for a repetition
                 jax.block_until_ready(computed)
                 return computed
         except Exception as error:

@@ -50,6 +50,11 @@ def layout_of(state: Any) -> tuple[Any, list[tuple[tuple[int, ...], Any]]]:
     return structure, [(np.shape(leaf), leaf.dtype if hasattr(leaf, "dtype") else _host(leaf).dtype) for leaf in leaves]
 
 
+def copy_of(state: Any) -> Any:
+    """The same state, in containers and NumPy arrays of its own, which may be changed in place."""
+    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, state)
+
+
 def digest_of(state: Any) -> bytes:
     """A digest of the state's bits."""
     digest = hashlib.blake2b(digest_size=16)

@@ -144,3 +144,21 @@ def test_a_member_between_two_steps_stops_with_the_others_and_repeats_with_them(
         for member in members:
             member.join(PATIENCE)
     assert sizes == {"fails": [2, 2, 2], "pauses": [2, 2, 2]}
+
+
+def test_a_function_that_changes_its_state_in_place_begins_a_repetition_from_the_old_one():
+    failed = threading.Event()
+
+    def step(state: dict[str, Any], turn: Any) -> tuple[dict[str, Any], None]:
+        state["array"] += 1
+        state["number"] = state["number"] + 1
+        if turn.step == 1 and not failed.is_set():
+            failed.set()
+            raise CollectiveTimeoutError("a sum took too long")
+        return state, None
+
+    with Keeper(Roster(Rules(1)), "127.0.0.1:0") as keeper:
+        first = {"array": np.zeros(2), "number": 0}
+        for done in jaxina.elastic.steps(step, first, keeper=keeper.address, until=3, timeout=20):
+            assert (done.state["array"].tolist(), done.state["number"]) == ([done.step + 1] * 2, done.step + 1)
+    assert failed.is_set() and done.step == 2
