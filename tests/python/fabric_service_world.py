@@ -13,15 +13,22 @@ from fabric_service_hosts import ELEMENTS, PATIENCE, SECOND, Holder, Told, Worke
 
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.job import Job
-from jaxina.fabric.service.settings import JobSettings
+from jaxina.fabric.service.settings import REPLICA, JobSettings
 
 
 class World:
-    """A job of some workers, a server and perhaps a replica. `run` raises AssertionError if a promise is broken."""
+    """A job of some workers, a server and perhaps a replica. `run` raises AssertionError if a promise is broken.
 
-    def __init__(self, seed: int, deaths: bool = True) -> None:
+    Args:
+      seed: of all that is drawn.
+      deaths: whether hosts die.
+      gives_up: whether workers give up sending some updates to the replica.
+    """
+
+    def __init__(self, seed: int, deaths: bool = True, gives_up: bool = False) -> None:
         self.random = draw = random.Random(seed)
         self.deaths = deaths
+        self.gives_up = gives_up
         replica = draw.random() < 0.6
         self.bound = draw.choice([4.0, 20.0]) if replica else None
         self.settings = JobSettings(
@@ -128,6 +135,8 @@ class World:
 
     def send(self, sender: int, way, names, version, total, is_sum, still: Callable[[], bool]) -> None:
         """A frame, which takes its time, breaks and is sent again, or comes twice. Not from the dead."""
+        if self.gives_up and way.host == REPLICA and self.random.random() < 0.05:
+            return
         delay = max((p.end_ns for p in way.pieces), default=0) / SECOND + self.random.choice([0, 0, 0.2, 3])
 
         def arrive() -> None:

@@ -47,6 +47,11 @@ def test_every_update_counts_once_or_not_at_all_and_its_worker_learns_which():
     assert len(counts) == 5 and min(counts.values()) >= 20, counts
 
 
+def test_a_replica_follows_though_workers_give_up_sending_it_some_updates():
+    for seed in range(SEEDS):
+        World(seed, gives_up=True).run(15)
+
+
 def _takes_duplicates(monkeypatch):
     def arrive(self, arrived):
         for name in arrived.names:

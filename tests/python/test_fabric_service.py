@@ -122,6 +122,27 @@ def test_a_server_that_is_killed_is_replaced_by_its_replica(fabric):
     np.testing.assert_array_equal(model, total(before) + after)
 
 
+def test_a_replica_that_does_not_get_an_update_gets_the_model(fabric):
+    """Its worker lives, but sends it no longer: the replica refused it, say, because its own first model was late."""
+    job = fabric(replica=True, patience=2.0)
+    client = job.worker(0)
+    client.model(WAIT)
+    start, given_up = client._deliveries.start, []
+
+    def give_up_the_first(key, way, frame):
+        if key[0] == "copy" and not given_up:
+            given_up.append(key)
+        else:
+            start(key, way, frame)
+
+    client._deliveries.start = give_up_the_first
+    for count in range(2):
+        assert client.submit(update_of(0, count), count).result(WAIT).committed
+    client.finish(WAIT)
+    assert given_up and job.replica.model()[1] == 2
+    np.testing.assert_array_equal(job.replica.model()[0], job.server.model()[0])
+
+
 def test_a_model_that_overtakes_the_servers_decisions(fabric):
     """The replica gets a model with turns whose decisions are still on their way, and die with the server."""
     job = fabric(replica=True)

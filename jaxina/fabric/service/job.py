@@ -267,6 +267,7 @@ class Job:
         for name in self.carrier.give(self._wants, now):
             self._given[name] = self._wants.pop(name)
         self.repairs.look_for_late_turn(now)
+        self.repairs.look_for_late_copy(now)
 
     def _plan(self, now: int) -> None:
         assert self.scheduler is not None and self.carrier is not None
@@ -294,4 +295,8 @@ class Job:
         for turn in planned:
             self.turns.add(turn)
         self.carrier.announce(first, planned)
+        for group in plan.replica:
+            for update in group.updates:
+                if (copied := self.turns.find(update.name)) is not None:
+                    copied.copied = group.end
         self.carrier.replicate(plan.replica, now)

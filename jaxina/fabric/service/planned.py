@@ -19,6 +19,7 @@ class Planned:
       group: the sum that it comes in; 0: it comes alone.
       aggregator: the host that adds it, if any.
       committed: what the server has decided; None: not yet.
+      copied: when the replica has it by plan, in nanoseconds; None: it is not planned to be sent there yet.
     """
 
     update: Update
@@ -27,6 +28,7 @@ class Planned:
     group: int = 0
     aggregator: str | None = None
     committed: bool | None = None
+    copied: int | None = None
 
 
 class PlannedTurns:
@@ -66,6 +68,10 @@ class PlannedTurns:
     def needed(self) -> list[Planned]:
         """The turns that the server or the replica may still need."""
         return list(self._turns)
+
+    def next_copy(self) -> Planned | None:
+        """The next turn of the replica, of those that the server has decided. Only for a job that has a replica."""
+        return self._turns[self.replicated - self._first] if self.replicated < self.decided else None
 
     def decide(self, committed: bool) -> Planned:
         """The server has decided on the next turn."""

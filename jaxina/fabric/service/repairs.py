@@ -7,6 +7,7 @@ from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.carrier import Carrier
 from jaxina.fabric.service.hosts import Host, Hosts
 from jaxina.fabric.service.planned import PlannedTurns
+from jaxina.fabric.service.settings import REPLICA
 
 
 class Repairs:
@@ -28,6 +29,8 @@ class Repairs:
         self._patience = int(patience * NANOSECONDS)
         self._watched = -1  # the next turn
         self._since = 0  # when it became the next, or was to be there, whatever was later
+        self._watched_copy = -1  # the same for the replica
+        self._copy_since = 0
 
     def lose_worker(self, host: Host, now: int) -> list[int]:
         """A worker is gone. Returns the names of its updates that somebody still needed."""
@@ -59,6 +62,19 @@ class Repairs:
             self._ungroup(turn.group, now)
         else:
             self._abandon([turn.update.name])
+
+    def look_for_late_copy(self, now: int) -> None:
+        """If the replica's next update is late, and the server has it, the replica waits for it no longer. If it does
+        not have it, it asks for the server's model. Nothing else would tell it that a worker has given up sending."""
+        turn = None if self._carrier.replica is None else self._turns.next_copy()
+        if turn is None or not turn.committed or turn.copied is None:
+            return
+        if turn.turn != self._watched_copy:
+            self._watched_copy, self._copy_since = turn.turn, max(now, turn.copied)
+        if now - self._copy_since <= self._patience:
+            return
+        self._copy_since = now
+        self._hosts.tell(self._hosts.find(REPLICA), abandon=pb.Abandon(names=[turn.update.name]))
 
     def _abandon(self, names: list[int]) -> None:
         """Nobody can send these updates any more, or nobody shall wait for them any more. Whoever has one keeps it."""
