@@ -277,6 +277,15 @@ def test_a_lost_update_of_a_worker_that_is_gone_keeps_no_others_from_the_replica
     assert ("replica", later) in [(send.way.host, send.name) for send in sent]
 
 
+def test_the_model_is_given_to_the_replica_once_until_it_is_there_by_plan():
+    small = Small(replica=True, rate=1000)
+    there = 80 * SECOND // 1000  # 10 weights, and room for their history
+    small.hear(small.replica, there - 1, behind=pb.Behind())
+    assert not small.said(small.server)
+    small.hear(small.replica, there, behind=pb.Behind())
+    assert [message.give.whole for message in small.said(small.server)] == [True]
+
+
 def test_nothing_is_planned_over_the_links_of_who_is_gone():
     small = Small()
     small.ready(small.workers[0])

@@ -15,6 +15,7 @@ from fabric_jobs import ELEMENTS, WAIT, kill, total, train, update_of
 from jaxina.errors import InvalidArgumentError, JobRejectedError, MismatchError, SystemCallError, WorkerLostError
 from jaxina.fabric.commit_log import replay
 from jaxina.fabric.model import Optimizer
+from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.client import Client
 from jaxina.fabric.transfer.frame import Kind, header_of
 from jaxina.fabric.transfer.pacing import steps
@@ -141,6 +142,17 @@ def test_a_replica_that_does_not_get_an_update_gets_the_model(fabric):
     client.finish(WAIT)
     assert given_up and job.replica.model()[1] == 2
     np.testing.assert_array_equal(job.replica.model()[0], job.server.model()[0])
+
+
+def test_a_replica_that_asks_again_while_the_model_is_on_its_way_does_not_begin_anew(fabric):
+    job = fabric(replica=True)
+    assert eventually(lambda: not job.server._deliveries._running, WAIT)  # its first model is there
+    minute = pb.Piece(begin_ns=0, end_ns=60 * 10**9, bytes_per_s=4 * ELEMENTS // 60 + 1)
+    give = pb.Give(whole=True, way=pb.Way(host="replica", address=job.replica.address, pieces=[minute]))
+    job.server._handle(pb.SchedulerMessage(give=give))
+    (first,) = job.server._deliveries._running.values()
+    job.server._handle(pb.SchedulerMessage(give=give))
+    assert list(job.server._deliveries._running.values()) == [first] and not first.is_set()
 
 
 def test_a_model_that_overtakes_the_servers_decisions(fabric):

@@ -40,6 +40,7 @@ class Carrier:
         self._scheduler = scheduler
         self._model_bytes = 4 * elements
         self._groups = 0
+        self._state_until = 0  # the replica gets the model until then, by plan
 
     def carry(self, group: Group, now: int) -> int:
         """Has a group's updates sent. Returns the number of their sum; 0 if the update goes alone."""
@@ -93,10 +94,11 @@ class Carrier:
 
     def give_state(self, now: int) -> None:
         """Has the server's model, with the optimizer's state, sent to the replica."""
-        if self.replica is None:
+        if self.replica is None or now < self._state_until:
             return
         size = self._model_bytes * 2
         reservation = self._scheduler.calendar.reserve(self._star.path(self.server, self.replica), size, now)
+        self._state_until = now if reservation is None else reservation.end
         give = pb.Give(whole=True, way=self._way(self.replica, reservation, now))
         self._hosts.tell(self._hosts.find(self.server), give=give)
 

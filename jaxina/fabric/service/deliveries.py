@@ -77,6 +77,11 @@ class Deliveries:
         )
         run.start()
 
+    def sends(self, key: Hashable) -> bool:
+        """Whether a transfer with this key is under way."""
+        with self._lock:
+            return key in self._running
+
     def cancel(self, wanted: Callable[[Hashable], bool]) -> None:
         """Ends the transfers with such keys."""
         with self._lock:

@@ -162,8 +162,10 @@ class ModelServer:
         if self._model is None or self._deliveries is None:
             return  # a replica that has just become the server has one
         kind = Kind.STATE if give.whole else Kind.MODEL
-        payload = self._model.state() if give.whole else self._model.weights.astype("<f4").tobytes()
         key = (give.way.host, kind)
+        if give.whole and self._deliveries.sends(key):
+            return  # the replica asks again while it waits; to begin anew each time would never end
+        payload = self._model.state() if give.whole else self._model.weights.astype("<f4").tobytes()
         self._deliveries.start(key, give.way, Frame(kind, (give.name,), self._model.version, payload))
 
     def _take_over(self) -> None:
