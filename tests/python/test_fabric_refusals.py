@@ -40,6 +40,16 @@ def test_a_version_that_the_model_never_had_is_refused(fabric):
     assert client.submit(update_of(0, 0), 0).result(WAIT).committed, "the client can go on"
 
 
+def test_an_outcome_that_nobody_waits_for_does_not_end_the_worker(fabric):
+    """asyncio.wait_for, for example, cancels what took too long."""
+    client = fabric().worker(0)
+    client.model(WAIT)
+    for version in (1, 0):  # one that is refused, and one that is committed
+        assert not client.submit(update_of(0, version), version).cancel()
+    client.finish(WAIT)
+    assert client.submit(update_of(0, 2), 1).result(WAIT).committed
+
+
 def test_too_old_updates_are_dropped_at_their_worker(fabric):
     job = fabric(delay_bound=1)
     client = job.worker(0)

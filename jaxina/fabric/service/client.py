@@ -128,7 +128,8 @@ class Client:
           version: of the model that it was computed from.
 
         Returns:
-          What becomes of it. The future raises what the scheduler refuses it with, or the error that ended the job.
+          What becomes of it. The future raises what the scheduler refuses it with, or the error that ended the job. It
+          cannot be cancelled.
 
         Raises:
           InvalidArgumentError: it is no such vector, or no model came before.
@@ -140,6 +141,7 @@ class Client:
             name = self._name()
         payload, decoded, self._memory = self._codec.encode(update, name, self._memory)
         own = _Own(payload, decoded, version, concurrent.futures.Future())
+        own.outcome.set_running_or_notify_cancel()  # nobody can take the update back
         norm = math.sqrt(float(np.dot(decoded.astype(np.float64), decoded)))
         with self._changed:
             if self._session.error is not None:
