@@ -223,6 +223,23 @@ def test_frames_are_taken_again_once_files_are_free():
         assert [payload for _, payload in sink.taken] == [b"abcd"]
 
 
+def test_frames_are_taken_again_once_threads_are_free(monkeypatch):
+    usual, failed = threading.Thread.start, []
+
+    def start(thread):
+        if thread.name == "jaxina-frame" and not failed:
+            failed.append(thread)
+            raise RuntimeError("can't start new thread")
+        usual(thread)
+
+    with Sink() as sink:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(SystemCallError):  # the sender's host tries again
+            deliver(sink.address, b"abcd")
+        deliver(sink.address, b"abcd")
+        assert [payload for _, payload in sink.taken] == [b"abcd"] and not sink.receiver._strangers
+
+
 def test_a_transfer_under_way_keeps_its_place(monkeypatch):
     monkeypatch.setattr(receiver_module, "MAX_CONNECTIONS", 2)
     payload = bytes(1000)

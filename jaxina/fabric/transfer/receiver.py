@@ -84,7 +84,12 @@ class Receiver:
                 if not self._find_place(connection):
                     connection.close()
                     continue
-                threading.Thread(target=handle, args=(connection,), name="jaxina-frame", daemon=True).start()
+                try:
+                    threading.Thread(target=handle, args=(connection,), name="jaxina-frame", daemon=True).start()
+                except RuntimeError as error:
+                    _log.warning("cannot take a connection at %s: %s", self.address, error)
+                    self._forget(connection)
+                    time.sleep(_PAUSE)  # until a thread is free; the sender tries again
 
         def handle(connection: socket.socket) -> None:
             try:
@@ -92,11 +97,7 @@ class Receiver:
             except OSError as error:
                 _log.debug("a transfer to %s broke: %s", self.address, error)
             finally:
-                with self._changed:
-                    self._open.discard(connection)
-                    self._strangers.pop(connection, None)
-                    self._changed.notify_all()
-                connection.close()
+                self._forget(connection)
 
         self._thread = threading.Thread(target=accept, name="jaxina-frames", daemon=True)
         self._thread.start()
@@ -129,6 +130,14 @@ class Receiver:
             self._open.add(connection)
             self._strangers[connection] = None
             return True
+
+    def _forget(self, connection: socket.socket) -> None:
+        """A connection has ended."""
+        with self._changed:
+            self._open.discard(connection)
+            self._strangers.pop(connection, None)
+            self._changed.notify_all()
+        connection.close()
 
     def _keep(self, connection: socket.socket) -> None:
         """A connection is no stranger's any more.
