@@ -17,6 +17,7 @@ from jaxina.fabric.commit_log import replay
 from jaxina.fabric.model import Optimizer
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.client import Client
+from jaxina.fabric.service.deliveries import Deliveries
 from jaxina.fabric.transfer.frame import Kind, header_of
 from jaxina.fabric.transfer.pacing import steps
 from jaxina.fabric.transfer.sender import send
@@ -141,6 +142,25 @@ def test_a_replica_that_does_not_get_an_update_gets_the_model(fabric):
         assert client.submit(update_of(0, count), count).result(WAIT).committed
     client.finish(WAIT)
     assert given_up and job.replica.model()[1] == 2
+    np.testing.assert_array_equal(job.replica.model()[0], job.server.model()[0])
+
+
+def test_a_replica_whose_first_model_is_lost_asks_for_it(fabric, monkeypatch):
+    start, lost = Deliveries.start, []
+
+    def lose_the_first(self, key, way, frame):
+        if frame.kind is Kind.STATE and not lost:
+            lost.append(key)
+        else:
+            start(self, key, way, frame)
+
+    monkeypatch.setattr(Deliveries, "start", lose_the_first)
+    job = fabric(replica=True, patience=1.0)
+    client = job.worker(0)
+    client.model(WAIT)
+    assert client.submit(update_of(0, 0), 0).result(WAIT).committed
+    client.finish(WAIT)
+    assert lost
     np.testing.assert_array_equal(job.replica.model()[0], job.server.model()[0])
 
 

@@ -69,7 +69,7 @@ class ModelServer:
         self._log: CommitLog | None = None
         self._log_file = log
         self._told = 0  # the replica's first turn that it may still need, as the scheduler knows it
-        self._asked = 0.0  # when the replica has asked for the model
+        self._asked = time.monotonic()  # when the replica has asked for the model, by joining at first
         if log is not None and log.exists():  # before it joins: a server that comes and goes ends the job
             raise InvalidArgumentError(f"cannot begin the log {log}: it exists")
         self._receiver = Receiver(bind)
@@ -276,13 +276,12 @@ class ModelServer:
             if given.version >= follower.next:
                 self._model = given
                 follower.load(given.version)
-        if self._model is None:
-            return
-        self._apply(follower.decide(), [])
-        if follower.received > self._told:
-            self._told = follower.received
-            self._session.say(received=pb.Received(turns=self._told))
-        if follower.behind and time.monotonic() - self._asked > self._patience:
+        if self._model is not None:
+            self._apply(follower.decide(), [])
+            if follower.received > self._told:
+                self._told = follower.received
+                self._session.say(received=pb.Received(turns=self._told))
+        if (follower.behind or self._model is None) and time.monotonic() - self._asked > self._patience:
             self._asked = time.monotonic()
             self._session.say(behind=pb.Behind())
 
