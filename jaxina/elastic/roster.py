@@ -29,6 +29,7 @@ from jaxina.elastic import elastic_pb2 as pb
 from jaxina.elastic import membership
 from jaxina.elastic.membership import Member, Rules
 from jaxina.errors import (
+    CollectiveTimeoutError,
     JaxinaError,
     JobRejectedError,
     MismatchError,
@@ -192,6 +193,9 @@ class Roster:
         elif self.phase is Phase.RUNNING:
             late = self._not_stopped()
             cause = next(iter(self._failures.values()), None)
+            if cause is None and self._newcomers_sum_less(late):
+                self._expel_who_sums_less(now)
+                return
             how = f"did not compute step {self.step} within {self.rules.timeout:g} s after another member had"
             if cause is not None:
                 how = f"did not stop within {GRACE:g} s after a sum of the others had failed ({cause})"
@@ -299,11 +303,14 @@ class Roster:
             return
         error = next(iter(self._failures.values()))
         if error.code == MismatchError.code:
-            newcomers = [number for number in self.current if not self.members[number].has_committed]
+            newcomers = self._newcomers(self.current)
             if 0 < len(newcomers) < len(self.current):
                 self._expel(newcomers, f"does not run what the others run: {error.message}", MismatchError, now)
             else:
                 self.end(error)
+            return
+        if error.code == CollectiveTimeoutError.code and self._newcomers_sum_less(self._failures):
+            self._expel_who_sums_less(now)
             return
         self._retries += 1
         if self._retries > MOST_RETRIES:
@@ -337,6 +344,16 @@ class Roster:
             )
             self.current = []
 
+    def _newcomers_sum_less(self, waiting: Iterable[int]) -> bool:
+        """Whether newcomers alone have computed the step, and members from before are still in it. A sum needs
+        all members, so those wait for one that the newcomers do not make."""
+        computed = list(self._votes)
+        return bool(computed) and self._newcomers(computed) == computed and self._newcomers(waiting) != list(waiting)
+
+    def _expel_who_sums_less(self, now: float) -> None:
+        how = f"does not run what the others run: it has computed step {self.step}, and they wait for its sums"
+        self._expel(list(self._votes), how, MismatchError, now)
+
     def _expel(self, numbers: list[int], how: str, error: type[JaxinaError], now: float) -> None:
         for number in numbers:
             ended = error(f"{self.members[number]} {how}, so the others go on without it")
@@ -352,6 +369,10 @@ class Roster:
 
     def _waiting(self) -> list[int]:
         return [number for number in sorted(self.members) if number not in self.current]
+
+    def _newcomers(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the members that have taken part in no step that counts."""
+        return [number for number in numbers if not self.members[number].has_committed]
 
     def _not_stopped(self) -> list[int]:
         return [number for number in self.current if number not in self._votes and number not in self._failures]

@@ -284,6 +284,27 @@ def test_a_newcomer_that_runs_another_program_goes_alone():
     assert roster.current == [0, 1] and roster.phase is Phase.FORMING
 
 
+@pytest.mark.parametrize("times_out", [False, True])
+def test_a_newcomer_that_sums_less_than_the_others_goes_alone(times_out):
+    """The others wait for a sum that it does not make, while it has computed the step."""
+    roster = running(2, timeout=9.0)
+    number = join(roster)
+    vote(roster, 0, 1)
+    begin(roster)
+    take(roster)
+    vote(roster, number, now=1.0)
+    if times_out:
+        for member in (0, 1):
+            roster.failed(member, roster.generation, CollectiveTimeoutError("late"), 9.5)
+    else:
+        roster.tick(9.9)
+        assert roster.current == [0, 1, number]
+        roster.tick(10.1)
+    ended = take(roster)[number][-1].ended
+    assert ended.code == "MISMATCH" and "it has computed step 1, and they wait for its sums" in ended.message
+    assert roster.current == [0, 1] and roster.phase is Phase.FORMING
+
+
 def test_members_that_disagree_from_the_start_all_end():
     roster = running(2)
     for member in (0, 1):
