@@ -153,7 +153,7 @@ class Member(Generic[State, Result]):
             host=place.host,
             pid=place.pid,
             address=address,
-            terms=terms | {"state": described(self.state)},
+            terms=terms | {"state": described(self.state), "check_every": str(self._check_every)},
             step=self._step,
             until=self._until,
             server=aggregation.server,

@@ -77,7 +77,8 @@ def steps(
       first: the number of the first step that this state is for, greater than 0 after a restart from a checkpoint. If
         the members differ, the state of the one with the greatest counts.
       until: the step before which the work is done. None: it goes on until all members end their iteration.
-      check_every: after each so many steps the members compare digests of their states. 0: never.
+      check_every: after each so many steps the members compare digests of their states. 0: never. The
+        same in all members.
       keeper: HOST:PORT of the keeper (``jaxina keeper``), else JAXINA_KEEPER.
       aggregator: "embedded" (shared memory of this host) or "direct" (by the members, over UDP). This and the following
         are as for `jaxina.init`, with the same variables and defaults.

@@ -21,7 +21,7 @@ from jaxina.elastic import member as member_module
 from jaxina.elastic.keeper import Keeper
 from jaxina.elastic.membership import Rules
 from jaxina.elastic.roster import Roster
-from jaxina.errors import CollectiveTimeoutError, JaxinaError
+from jaxina.errors import CollectiveTimeoutError, JaxinaError, MismatchError
 
 LASTS = 4.0  # seconds, and longer until there were enough changes
 PATIENCE = 30.0  # seconds, for a busy machine
@@ -162,3 +162,25 @@ def test_a_function_that_changes_its_state_in_place_begins_a_repetition_from_the
         for done in jaxina.elastic.steps(step, first, keeper=keeper.address, until=3, timeout=20):
             assert (done.state["array"].tolist(), done.state["number"]) == ([done.step + 1] * 2, done.step + 1)
     assert failed.is_set() and done.step == 2
+
+
+def test_a_member_that_would_compare_its_state_after_other_steps_is_refused():
+    """Else no two digests would ever be of the same step, and states that differ would not be found."""
+    refused: list[str] = []
+
+    def take_part(check_every: int) -> None:
+        def step(state: np.ndarray, turn: Any) -> tuple[np.ndarray, None]:
+            return state + 1, None
+
+        try:
+            list(jaxina.elastic.steps(step, np.zeros(1), keeper=keeper.address, until=3, check_every=check_every))
+        except MismatchError as error:
+            refused.append(error.message)
+
+    with Keeper(Roster(Rules(2, patience=1.0)), "127.0.0.1:0") as keeper:
+        members = [threading.Thread(target=take_part, args=(every,), daemon=True) for every in (10, 7)]
+        for member in members:
+            member.start()
+        for member in members:
+            member.join(PATIENCE)
+    assert len(refused) == 1 and "the team has check_every=" in refused[0]
