@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -16,10 +17,15 @@ from jaxina.cli import placement
 from jaxina.cli.children import die_with
 from jaxina.control.coordinator import address_of, coordinate, listen, make_room_for
 from jaxina.control.interfaces import resolve_bind
-from jaxina.errors import JaxinaError
+from jaxina.control.roll_call import look_at_job
+from jaxina.errors import JaxinaError, NeverJoinedError
 
 if TYPE_CHECKING:
     from jaxina.control.tls import Tls
+
+_ANSWER_WITHIN = 5.0  # seconds
+_LOOK_EVERY = 0.1
+_SAY_AFTER = 2.0
 
 
 def register(app: typer.Typer) -> None:
@@ -86,6 +92,30 @@ def private_coordinator(bind: str, count: int, tls: Tls | None) -> Iterator[str]
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def wait_for_other_hosts(address: str, tls: Tls | None, patience: float, say: Callable[[str], None]) -> None:
+    """Waits until no process of a job exists that needs the coordinator, or until Ctrl-C.
+
+    JAX aborts each process whose service of jax.distributed has gone, also one that saves its last checkpoint.
+
+    Args:
+      address: the coordinator's, HOST:PORT.
+      tls: this process's certificate; None: it calls without TLS.
+      patience: how many seconds to wait at most.
+      say: is called once if that takes a while.
+    """
+    began, said = time.monotonic(), False
+    with contextlib.suppress(KeyboardInterrupt, NeverJoinedError):  # without a coordinator there is nothing to wait for
+        while True:
+            job = look_at_job(address, _ANSWER_WITHIN, tls)
+            waited = time.monotonic() - began
+            if len(job.here) == len(job.ended) - len(job.leaving) or waited >= patience:
+                return
+            if waited > _SAY_AFTER and not said:
+                say("waiting for the workers of the other hosts, which need this host's coordinator until they end")
+                said = True
+            time.sleep(_LOOK_EVERY)
 
 
 def _be_coordinator(listener: socket.socket, count: int, callers: int, tls: Tls | None, parent: int) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +15,11 @@ from rich.console import Console
 
 from jaxina import _mpi_library, config, trace_file
 from jaxina.cli import placement, worker_memory
-from jaxina.cli.coordinator import private_coordinator
+from jaxina.cli.coordinator import private_coordinator, wait_for_other_hosts
 from jaxina.cli.launcher import Launcher, Outcome
 from jaxina.cli.output_files import writing
 from jaxina.cli.private_switch import private_switch
-from jaxina.cli.run_report import collect, failure_code
+from jaxina.cli.run_report import collect, failure_code, say
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.interfaces import listening_address
@@ -136,6 +137,11 @@ class Launch:
                 lambda rank: failure_code(folder, rank),
                 self.grace,
             ).run()
+            if self.nodes.count > 1 and self.nodes.this == 0:
+                from jaxina.control.tls import tls_of
+
+                patience = math.inf if outcome.code == 0 else self.grace
+                wait_for_other_hosts(coordinator, tls_of(self.settings), patience, say)
             return outcome, collect(folder)
 
     def _environment(self, rank: int) -> dict[str, str]:

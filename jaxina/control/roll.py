@@ -3,9 +3,9 @@
 jax.distributed aborts a process, with a core dump, if another process is missing or comes twice. So each process first
 tells the coordinator its rank, the number of processes, its settings, and how long it waits for the others (its
 patience). When all have come, the coordinator tells them where the service of jax.distributed is. If one process's
-patience ends first, the coordinator tells all processes which are missing. The connections stay open. When one closes,
-its process has ended. Before all have come, its rank is free again, for a process that was started in its place. Later
-the coordinator tells the others.
+patience ends first, the coordinator tells all processes which are missing. The connections stay open. A process ends
+when it says so, or when its connection closes. Before all have come, its rank is free again, for a process that was
+started in its place. Later the coordinator tells the others.
 
 A process whose rank has ended already belongs to the job's next start: `jaxina run` of its host has started it again,
 while the previous start's coordinator still runs on another host. It is told so, and calls again.
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxina.control.rendezvous import check_equal_settings, check_names
-from jaxina.control.roll_call import MAX_LATE, MAX_LINE, Answer, JobView
+from jaxina.control.roll_call import END, MAX_LATE, MAX_LINE, Answer, JobView
 from jaxina.control.roll_lines import notice_gone_host, receive, refuse, send
 from jaxina.errors import (
     InvalidArgumentError,
@@ -82,6 +82,7 @@ class Roll:
         self._most_callers = callers
         self._callers: dict[socket.socket, float] = {}  # those that have said nothing yet -> when they are cut off
         self._living: dict[socket.socket, int] = {}  # connection -> rank, of the processes that have not ended
+        self._leaving: dict[socket.socket, int] = {}  # the same, of those that have ended, and are not gone yet
         self._ended_ranks: list[int] = []
         self._late, self._late_since = "", 0.0  # what a process told last, and when
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
@@ -210,6 +211,10 @@ class Roll:
         if ready in self._living:
             self._heard(ready, data)
             return
+        if ready in self._leaving:
+            if not data:
+                self._gone(ready)
+            return
         line = self._lines[ready] = self._lines[ready] + data
         # A process of jaxina begins with an object of JSON. One that speaks TLS without need shall not wait for more.
         if data and line.startswith(b"{") and b"\n" not in line and len(line) < MAX_LINE:
@@ -246,35 +251,43 @@ class Roll:
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _heard(self, connection: socket.socket, data: bytes) -> None:
-        """Notes what a process has told about late collectives. Anything else is its end."""
+        """Notes what a process has told about late collectives, or that it ends. Anything else is its end too."""
         *lines, rest = (self._lines.get(connection, b"") + data).split(b"\n")
         self._lines[connection] = rest
         try:
             for line in lines:
+                if line == END:
+                    self._ended(connection)
+                    return
                 self._late = str(json.loads(line)["late"])[:MAX_LATE]
                 self._late_since = time.monotonic()
         except (ValueError, KeyError, TypeError, RecursionError):
             data = b""
         if not data or len(rest) > MAX_LINE:
             self._ended(connection)
+            self._gone(connection)
 
     def _view(self) -> JobView:
         here = {rank: str(present.answer.place) for rank, present in sorted(self._here.items())}
         since = time.monotonic() - self._late_since if self._late else 0.0
-        return JobView(self._processes, here, sorted(self._ended_ranks), self._late, since)
+        leaving = sorted(self._leaving.values())
+        return JobView(self._processes, here, sorted(self._ended_ranks), leaving, self._late, since)
 
     def _ended(self, connection: socket.socket) -> None:
         """Notes that a process has ended. If the job has not begun, another may take its rank."""
-        del self._lines[connection]
-        rank = self._living.pop(connection)
-        self._selector.unregister(connection)
-        connection.close()
+        rank = self._leaving[connection] = self._living.pop(connection)
         if not self._begun:
             del self._here[rank]
             return
         self._ended_ranks.append(rank)
         for other in self._living:
             send(other, {"ended": rank})
+
+    def _gone(self, connection: socket.socket) -> None:
+        """Notes that a process that has ended exists no more."""
+        del self._lines[connection], self._leaving[connection]
+        self._selector.unregister(connection)
+        connection.close()
 
     def _tell(self, outcome: dict[str, Any]) -> None:
         for present in self._here.values():

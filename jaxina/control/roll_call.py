@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_LINE = 65536
 MAX_LATE = 8192  # characters that a process may tell. Each becomes at most six bytes of JSON
+END = b'{"end": true}'  # the line of a process that ends, and keeps the connection as long as it exists
 # How many seconds, after its own patience, a process still waits for the coordinator's answer; and how many seconds the
 # coordinator waits for a process to take its answer.
 GRACE = 5.0
@@ -79,6 +80,7 @@ class JobView:
       processes: how many processes the job has.
       here: where each process runs that has come, by rank.
       ended: the ranks of those that have ended.
+      leaving: those of them whose processes still exist, because their exit takes a while.
       late: what a process told last about collectives that are late; empty if none did.
       late_s: how many seconds ago.
     """
@@ -86,6 +88,7 @@ class JobView:
     processes: int
     here: dict[int, str]
     ended: list[int]
+    leaving: list[int]
     late: str = ""
     late_s: float = 0.0
 
@@ -101,9 +104,11 @@ class CoordinatorConnection:
         threading.Thread(target=self._listen, name="jaxina-coordinator", daemon=True).start()
 
     def end(self) -> None:
-        """Closes the connection, so that the others learn that this process ends. Its death would close it too."""
-        with contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        """Tells the coordinator that this process ends, so that the others learn it. Its death would tell that too.
+
+        The connection closes only when the process is gone, because until then JAX needs the coordinator's service.
+        """
+        self._say(END)
 
     def forget(self) -> None:
         """Drops the connection in a forked child. It belongs to the parent, and must close when the parent ends."""
@@ -112,18 +117,20 @@ class CoordinatorConnection:
 
     def tell(self, late: str) -> None:
         """Tells the coordinator who is late, in words. It shows that in `jaxina status`."""
-        line = json.dumps({"late": late[:MAX_LATE]}).encode() + b"\n"
         # Without a coordinator the message is in this process's output only.
-        with contextlib.suppress(OSError), self._one_at_a_time:
-            self._connection.settimeout(GRACE)
-            try:
-                self._connection.sendall(line)
-            finally:
-                self._connection.setblocking(False)
+        self._say(json.dumps({"late": late[:MAX_LATE]}).encode())
 
     def ended(self) -> set[int]:
         """Ranks of the processes that have ended."""
         return set(self._ended)
+
+    def _say(self, line: bytes) -> None:
+        with contextlib.suppress(OSError), self._one_at_a_time:
+            self._connection.settimeout(GRACE)
+            try:
+                self._connection.sendall(line + b"\n")
+            finally:
+                self._connection.setblocking(False)
 
     def _listen(self) -> None:
         rest = b""

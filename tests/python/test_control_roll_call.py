@@ -286,7 +286,10 @@ def test_what_a_process_tells_is_shown_to_who_asks(coordinator, tls, encrypted):
     one.tell("ü" * 100_000)  # six bytes each: several TLS records
     eventually(lambda: look_at_job(address, 20).late == "ü" * MAX_LATE)
     other.end()
-    eventually(lambda: look_at_job(address, 20).ended == [1])
+    assert eventually(lambda: look_at_job(address, 20).ended == [1])
+    assert look_at_job(address, 20).leaving == [1]
+    other._connection.shutdown(socket.SHUT_RDWR)  # its process is gone
+    assert eventually(lambda: look_at_job(address, 20).leaving == [])
     eventually(lambda: one.ended() == {1})
     one.end()
 

@@ -203,6 +203,41 @@ def test_two_nodes_need_no_switch_if_the_workers_sum_themselves(start):
     assert sorted(line for _, out, _ in found for line in out.splitlines()) == ["[0] sum 2.0 2", "[1] sum 2.0 2"]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_node_stays_until_the_others_have_ended(start, tmp_path, fails):
+    """JAX would abort them without the coordinator, for example while they save."""
+    shared = [
+        "-n",
+        1,
+        "--nodes",
+        2,
+        "--coordinator",
+        f"127.0.0.1:{free_port()}",
+        "--aggregator",
+        "direct",
+        "--grace",
+        30,
+    ]
+    text = f"""
+import atexit, jax, jaxina
+from pathlib import Path
+def save():
+    while not Path(sys.argv[1], 'waits').exists():
+        time.sleep(0.02)
+    print('saved', flush=True)
+atexit.register(lambda: rank and save())  # runs when the others know already that this process has ended
+jaxina.init()
+jaxina.shutdown()
+if not rank and {fails}:
+    os._exit(3)
+"""
+    first, second = [start(text, *shared, "--node", node, script_arguments=[tmp_path]) for node in range(2)]
+    assert any("waiting for the workers of the other hosts" in line for line in first.stderr)
+    (tmp_path / "waits").touch()
+    assert finish(second)[:2] == (0, "[1] saved\n")
+    assert finish(first)[0] == (3 if fails else 0)
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]
