@@ -74,6 +74,15 @@ class _Worker:
         self.pipes: list[OutputPipe] = []
         self.ended = False
 
+    def status(self) -> int:
+        """Waits for the process's end. Returns its exit code, or minus the signal that killed it.
+
+        It stays a zombie until the end of the run. So its number names its process group, and nobody else's.
+        """
+        result = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
+        assert result is not None
+        return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
     def close(self) -> None:
         os.close(self.pidfd)
         for pipe in (self.process.stdout, self.process.stderr):
@@ -233,7 +242,7 @@ class Launcher:
 
     def _ended(self, worker: _Worker) -> None:
         self._selector.unregister(worker.pidfd)
-        status = worker.process.wait()
+        status = worker.status()
         worker.ended = True
         if status != 0 and not self._ending and self._interrupted_by is None:
             self._failed(worker, status)

@@ -37,7 +37,7 @@ def test_the_end_of_a_worker_and_of_its_output_may_come_together(tmp_path):
         def out(self, rank, line):
             failed = launched._workers[0].process
             fails.touch()
-            assert eventually(lambda: failed.poll() is not None)
+            os.waitid(os.P_PID, failed.pid, os.WEXITED | os.WNOWAIT)
             ends.touch()  # its child ends
             end = select.poll()
             end.register(failed.stderr.fileno(), 0)
@@ -53,6 +53,23 @@ def test_a_child_that_writes_without_end_does_not_hold_the_launcher():
     with open(os.devnull, "w") as nowhere:
         outcome = launcher("yes & sleep 0.2; exit 4", "sleep 60", output=TaggedOutput(stdout=nowhere)).run()
     assert outcome.code == 4
+
+
+def test_a_workers_number_stays_its_own_until_all_have_ended(tmp_path):
+    """Else another process could get the number, and the signals to what the worker has left."""
+    launched = launcher("exit 0", f"until [ -e {tmp_path}/end ]; do sleep 0.02; done")
+    exists = []
+
+    def look():
+        if eventually(lambda: launched._workers and launched._workers[0].ended):
+            exists.append(os.path.exists(f"/proc/{launched._workers[0].process.pid}"))
+        (tmp_path / "end").touch()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    assert launched.run().code == 0
+    thread.join()
+    assert exists == [True]
 
 
 @pytest.fixture
