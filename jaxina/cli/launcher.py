@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-from jaxina.cli.children import die_with
+from jaxina.cli.children import die_with, living_groups
 from jaxina.cli.output_pipe import OutputPipe
 from jaxina.cli.signals import name_of
 from jaxina.cli.tagged_output import LineSplitter, TaggedOutput
@@ -33,6 +33,7 @@ from jaxina.errors import InvalidArgumentError, SystemCallError, WorkerLostError
 # Seconds from SIGINT to SIGTERM after Ctrl-C. Python's `except`, `finally` and `atexit` run on SIGINT only.
 INTERRUPT_GRACE = 5.0
 TERMINATE_GRACE = 5.0  # seconds from SIGTERM to SIGKILL
+_LOOK_EVERY = 0.05  # seconds between two looks for what workers have left behind
 LAST_LINES = 12  # lines of a failed worker's stderr that are shown again
 _FILES_PER_WORKER = 4  # its two pipes, its pidfd and its log
 _FILES_TO_START_ONE = 16
@@ -209,7 +210,7 @@ class Launcher:
         worker.pipes.append(OutputPipe(pipe, splitter, self._selector))
 
     def _supervise(self) -> None:
-        while not self._all_ended() or any(pipe.open for worker in self._workers for pipe in worker.pipes):
+        while not self._all_ended() or self._reading() or self._left_behind():
             for key, _ in self._selector.select(self._patience()):
                 if key.fd in self._selector.get_map():  # a worker's end may have read the end of its output
                     key.data()
@@ -224,9 +225,17 @@ class Launcher:
                 self._end_all(signal.SIGKILL)
                 if self._all_ended():
                     self._stop_reading()
+                    return
 
     def _all_ended(self) -> bool:
         return all(worker.ended for worker in self._workers)
+
+    def _reading(self) -> bool:
+        return any(pipe.open for worker in self._workers for pipe in worker.pipes)
+
+    def _left_behind(self) -> bool:
+        """Whether processes run that workers have started."""
+        return not living_groups().isdisjoint(worker.process.pid for worker in self._workers)
 
     def _stop_reading(self) -> None:
         """Reads what was written until now, and no more: who still holds a pipe is beyond the reach of signals."""
@@ -238,6 +247,8 @@ class Launcher:
 
     def _patience(self) -> float | None:
         times = [t for t in (self._terminate_at, self._kill_at) if t is not None]
+        if self._all_ended() and not self._reading():
+            times.append(time.monotonic() + _LOOK_EVERY)
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _ended(self, worker: _Worker) -> None:

@@ -55,6 +55,13 @@ def test_a_child_that_writes_without_end_does_not_hold_the_launcher():
     assert outcome.code == 4
 
 
+def test_what_a_worker_leaves_may_end_by_itself(tmp_path):
+    up, saved = tmp_path / "up", tmp_path / "saved"
+    saves = f"trap 'sleep 0.3; touch {saved}; exit' TERM; touch {up}; sleep 60 & wait"
+    outcome = launcher(f'bash -c "{saves}" <&- >&- 2>&- & until [ -e {up} ]; do sleep 0.02; done').run()
+    assert outcome.code == 0 and saved.exists()
+
+
 def test_a_workers_number_stays_its_own_until_all_have_ended(tmp_path):
     """Else another process could get the number, and the signals to what the worker has left."""
     launched = launcher("exit 0", f"until [ -e {tmp_path}/end ]; do sleep 0.02; done")
