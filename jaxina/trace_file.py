@@ -35,10 +35,12 @@ def write(path: Path, events: bytes) -> None:
 
 
 def merge(parts: Iterable[Path], path: Path) -> int:
-    """Makes one file of several that `write` wrote. Parts that do not exist are left out.
+    """Makes one file of several that `write` wrote. Left out are parts that do not exist or that lack their end.
+
+    A process that was killed while it wrote leaves such a part.
 
     Returns:
-      How many parts there were.
+      How many parts are in the file.
 
     Raises:
       OSError: a file cannot be read or written.
@@ -47,7 +49,7 @@ def merge(parts: Iterable[Path], path: Path) -> int:
     with path.open("wb") as whole:
         whole.write(_HEAD)
         for part in parts:
-            if not part.exists():
+            if not part.exists() or not _is_whole(part):
                 continue
             if found:
                 whole.write(b",\n")
@@ -58,3 +60,10 @@ def merge(parts: Iterable[Path], path: Path) -> int:
             found += 1
         whole.write(_TAIL)
     return found
+
+
+def _is_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - len(_TAIL)))
+        return size >= len(_HEAD) + len(_TAIL) and file.read() == _TAIL

@@ -120,3 +120,15 @@ def test_parts_that_are_missing_are_left_out(tmp_path):
     assert [e["name"] for e in json.loads(whole.read_text())["traceEvents"]] == ["a", "b", "c"]
     assert trace_file.merge([], whole) == 0
     assert json.loads(whole.read_text())["traceEvents"] == []
+
+
+@pytest.mark.parametrize("written", [0, 10, -1])
+def test_a_part_without_its_end_spoils_no_other(tmp_path, written):
+    """A worker that is killed while it writes leaves such a part."""
+    parts = [tmp_path / "t.0.json", tmp_path / "t.1.json"]
+    for part in parts:
+        trace_file.write(part, b'{"name":"a"}')
+    parts[1].write_bytes(parts[1].read_bytes()[:written])
+    whole = tmp_path / "whole.json"
+    assert trace_file.merge(parts, whole) == 1
+    assert [e["name"] for e in json.loads(whole.read_text())["traceEvents"]] == ["a"]
