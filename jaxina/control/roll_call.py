@@ -257,7 +257,7 @@ def _say(address: str, me: Answer, deadline: float, tls: Tls | None) -> tuple[di
       The coordinator's answer, and the connection.
 
     Raises:
-      OSError: the coordinator is not there, or goes away without an answer.
+      OSError: the coordinator is not there, or goes away without an answer, or something else answers.
     """
     left = max(deadline - time.monotonic(), _RETRY)
     connection = _connected(address, left, tls)
@@ -272,7 +272,15 @@ def _say(address: str, me: Answer, deadline: float, tls: Tls | None) -> tuple[di
             if not data:
                 raise ConnectionError("the coordinator closed the connection before all processes had come")
             line += data
-        return json.loads(line), connection
+        return _outcome(line), connection
     except BaseException:
         connection.close()
         raise
+
+
+def _outcome(line: bytes) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
+        outcome = json.loads(line)
+        if isinstance(outcome, dict) and not outcome.keys().isdisjoint(("service", "error", "ended")):
+            return outcome
+    raise ConnectionError(f"what answers is no coordinator of jaxina, but says {line[:40]!r}")

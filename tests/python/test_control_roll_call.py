@@ -113,6 +113,29 @@ def test_a_missing_coordinator_is_named():
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("says", [b"SSH-2.0-OpenSSH_9.2\r\n", b"\xff\n", b"[]\n", b"{}\n"])
+def test_who_answers_and_is_no_coordinator_is_named(says):
+    with listen("127.0.0.1:0") as listener:
+
+        def serve():
+            with contextlib.suppress(OSError):  # the listener is closed
+                while True:
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.sendall(says)
+                        connection.recv(1000)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(
+            NeverJoinedError, match=r"no coordinator answered at .* is no coordinator of jaxina"
+        ) as found:
+            come(address_of(listener), 0, 2, patience=0.2)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert repr(says) in found.value.message
+
+
 def test_a_taken_rank_is_refused_and_the_others_go_on(coordinator):
     address, _ = coordinator(3)
     results = in_threads(
