@@ -143,10 +143,10 @@ class Launcher:
         wakeup_read.setblocking(False)
         wakeup_write.setblocking(False)
         old_wakeup = signal.set_wakeup_fd(wakeup_write.fileno())
-        old_handlers = {
-            number: signal.signal(number, self._interrupted)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        }
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it, so that the run goes on
+            numbers.append(signal.SIGHUP)
+        old_handlers = {number: signal.signal(number, self._interrupted) for number in numbers}
         self._selector.register(wakeup_read, selectors.EVENT_READ, lambda: wakeup_read.recv(64))
         try:
             self._start()

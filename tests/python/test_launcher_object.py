@@ -115,6 +115,16 @@ def test_ctrl_c_while_the_others_end_is_known_afterwards():
     assert outcome.code == 4 and outcome.interrupted
 
 
+@pytest.mark.parametrize("handler, code", [(signal.SIG_IGN, 0), (signal.SIG_DFL, 129)])
+def test_a_run_under_nohup_outlives_its_terminal(handler, code):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        outcome = launcher("kill -HUP $PPID; sleep 0.2").run()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (outcome.code, outcome.interrupted) == (code, code != 0)
+
+
 def test_a_signal_without_a_name():
     outcome = launcher("kill -35 $$").run()
     assert outcome.code == 128 + 35 and outcome.reason.endswith("was killed by signal 35")
