@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from jaxina import _mpi_library, config, trace_file
 from jaxina.cli import placement, worker_memory
 from jaxina.cli.coordinator import private_coordinator, wait_for_other_hosts
 from jaxina.cli.launcher import Launcher, Outcome
 from jaxina.cli.output_files import writing
 from jaxina.cli.private_switch import private_switch
-from jaxina.cli.run_report import collect, failure_code, say
+from jaxina.cli.run_report import collect, failure_code, say, show
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.interfaces import listening_address
@@ -216,8 +214,7 @@ class Launch:
             parts = [trace_file.of_process(part, rank, self.processes) for rank in self.ranks]
             with writing("--trace", self.trace):
                 found = trace_file.merge(parts, self.trace)
-        text = f"{found} of {self.count} workers in {self.trace}; https://ui.perfetto.dev opens it"
-        Console(stderr=True, highlight=False).print(f"jaxina: {text}", markup=False, soft_wrap=True)
+        show(f"jaxina: {found} of {self.count} workers in {self.trace}; https://ui.perfetto.dev opens it")
 
 
 def _free_beside(coordinator: str) -> str:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from jaxina.cli.launcher import Outcome
+from jaxina.cli.tagged_output import put
+
+
+def show(*parts: str, style: str = "") -> None:
+    """Prints a line on stderr, or drops it if that fails: the run goes on, and has its own exit code."""
+    line = io.StringIO()
+    console = Console(file=line, force_terminal=sys.stderr.isatty() or None, highlight=False)
+    console.print(*parts, style=style, markup=False, sep="", soft_wrap=True)
+    put(sys.stderr, line.getvalue())
 
 
 def say(text: str, style: str = "") -> None:
-    """Prints a line on stderr."""
-    Console(stderr=True, highlight=False).print(f"jaxina run: {text}", style=style, markup=False, soft_wrap=True)
+    """Prints a line of the run on stderr."""
+    show(f"jaxina run: {text}", style=style)
 
 
 def report(outcome: Outcome) -> None:
     """Prints on stderr why a run failed; nothing if it did not fail."""
     if not outcome.reason:
         return
-    console = Console(stderr=True, highlight=False)
     for line in outcome.last_lines:
-        console.print("  │ ", line, style="dim", markup=False, sep="", soft_wrap=True)
+        show("  │ ", line, style="dim")
     say(outcome.reason, style="bold red")
 
 

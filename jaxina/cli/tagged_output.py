@@ -57,6 +57,18 @@ def _last_state(line: bytes) -> str:
     return text.rpartition("\r")[2]
 
 
+def put(stream: TextIO, text: str) -> OSError | None:
+    """Writes the text. If that fails, it returns the error, and drops what is written from then on."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+        return error
+    return None
+
+
 class TaggedOutput:
     """Writes lines as ``[rank] line``. The tag is coloured if the stream is a terminal.
 
@@ -136,14 +148,9 @@ class TaggedOutput:
         self._put(stream, f"{tag} {text}")
 
     def _put(self, stream: TextIO, text: str) -> None:
-        try:
-            stream.write(text)
-            stream.flush()
-        except OSError as error:
-            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
-                os.dup2(nowhere.fileno(), stream.fileno())
-            if stream is not self._stderr and not isinstance(error, BrokenPipeError):
-                self._complain(f"stdout: {error.strerror}. The run goes on without its output")
+        error = put(stream, text)
+        if error is not None and stream is not self._stderr and not isinstance(error, BrokenPipeError):
+            self._complain(f"stdout: {error.strerror}. The run goes on without its output")
 
     def _complain(self, what: str) -> None:
         self._put(self._stderr, f"jaxina: cannot write {what}\n")

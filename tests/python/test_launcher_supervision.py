@@ -40,9 +40,8 @@ def start(tmp_path):
             str(path),
             *map(str, script_arguments),
         ]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
         started.append(process)
         return process
 
@@ -66,6 +65,22 @@ def test_all_start_again_as_often_as_allowed(start):
     assert "restart 2 of 3" in err and "restart 3 of 3" not in err
     code, _, err = finish(start(text.format(9), "-n", 2, "--max-restarts", 1))
     assert code == 5 and "restart 1 of 1" in err
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_the_run_cannot_say_does_not_end_it(start, gone):
+    text = "print('started', flush=True); sys.exit(7)"
+    if gone:
+        reader, writer = os.pipe()
+        os.close(reader)
+    else:
+        writer = os.open("/dev/full", os.O_WRONLY)
+    try:
+        process = start(text, "-n", 1, "--max-restarts", 1, stderr=writer)
+    finally:
+        os.close(writer)
+    code, out, _ = finish(process)
+    assert code == 7 and out.count("started") == 2
 
 
 def test_ctrl_c_starts_nothing_again(start, tmp_path):
