@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from jaxina.cli.launcher import Launcher, Outcome
 from jaxina.cli.output_files import writing
 from jaxina.cli.private_switch import private_switch
 from jaxina.cli.run_report import collect, failure_code, say, show
+from jaxina.cli.signals import temporary_folder
 from jaxina.cli.tagged_output import TaggedOutput
 from jaxina.control.coordinator import address_of, listen
 from jaxina.control.interfaces import listening_address
@@ -103,11 +103,11 @@ class Launch:
         where.check(self.count, self.racks, self.settings.aggregator)
         output = TaggedOutput(folder=self.log_folder)
         with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jaxina-run-")))
             stack.callback(output.close)
             coordinator = stack.enter_context(self._coordinator())
+            folder = stack.enter_context(temporary_folder("jaxina-run-"))  # the coordinator has no part in its handlers
             switches = stack.enter_context(self._switches())
-            trace_part = stack.enter_context(self._traced())
+            trace_part = stack.enter_context(self._traced(folder))
             # An address for programs that call jax.distributed.initialize themselves. On several nodes, the nodes could
             # not agree on it, so such programs must choose one.
             alone = self.nodes.count == 1
@@ -203,17 +203,17 @@ class Launch:
             yield [settings.switch]
 
     @contextlib.contextmanager
-    def _traced(self) -> Iterator[Path | None]:
-        """Yields where the processes write their timelines. At the end these are merged into the file `trace`."""
+    def _traced(self, folder: Path) -> Iterator[Path | None]:
+        """Yields where in the folder the processes write their timelines, which are merged into `trace` at the end."""
         if self.trace is None:
             yield None
             return
-        with tempfile.TemporaryDirectory(prefix="jaxina-trace-") as folder:
-            part = Path(folder) / "trace.json"
-            yield part
-            parts = [trace_file.of_process(part, rank, self.processes) for rank in self.ranks]
-            with writing("--trace", self.trace):
-                found = trace_file.merge(parts, self.trace)
+        part = folder / "timelines" / "trace.json"
+        part.parent.mkdir()
+        yield part
+        parts = [trace_file.of_process(part, rank, self.processes) for rank in self.ranks]
+        with writing("--trace", self.trace):
+            found = trace_file.merge(parts, self.trace)
         show(f"jaxina: {found} of {self.count} workers in {self.trace}; https://ui.perfetto.dev opens it")
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import signal
 import socket
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 
 def name_of(number: int) -> str:
@@ -13,6 +19,34 @@ def name_of(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+@contextlib.contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """Makes a folder, which is removed at the end of the context, or when SIGTERM or SIGHUP ends the program within it.
+
+    The handler raises no exception: that would be lost if it came in a callback, such as those of `os.fork`.
+    """
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        made = tempfile.TemporaryDirectory(prefix=prefix)
+
+        def end(number: int, _frame: Any) -> None:
+            shutil.rmtree(made.name, ignore_errors=True)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        for number in numbers:
+            signal.signal(number, end)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        with made as folder:
+            yield Path(folder)
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Signals:

@@ -268,6 +268,15 @@ def test_an_overwritten_line_shows_its_last_state():
     assert lines == ["100%", "next\N{REPLACEMENT CHARACTER}", "end"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_switch_starts_leaves_no_file(start, tmp_path, number):
+    process = start("-n", 1, "--aggregator", "udp", "true", env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert eventually(lambda: any(tmp_path.glob("jaxina-run-*")), timeout=30)
+    process.send_signal(number)
+    assert finish(process)[0] == -number
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_private_switch_ends_with_the_run(start, script):
     mark = f"MARK={uuid.uuid4()}"
     path = script("print(os.environ['JAXINA_SWITCH'], flush=True); time.sleep(60 * rank)")
