@@ -295,6 +295,7 @@ class Launcher:
         if again:
             self._terminate_at, self._kill_at = None, now
             self._ending = True
+            self._output.drop()
             return
         if number == signal.SIGINT:
             self._end_all(signal.SIGINT)

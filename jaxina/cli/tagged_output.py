@@ -90,6 +90,7 @@ class TaggedOutput:
         self._folder = folder
         self._files: dict[int, IO[str]] = {}
         self._shown_at: dict[int, float] = {}  # progress, by rank
+        self._writing: TextIO | None = None
         self._overwritable: TextIO | None = None  # where the last thing shown was progress
         if isinstance(self._stdout, io.TextIOWrapper):
             self._stdout.reconfigure(errors="backslashreplace")  # as stderr is: its encoding may lack characters
@@ -118,6 +119,19 @@ class TaggedOutput:
         self._shown_at[rank] = now
         self._write(self._stderr, rank, text + ("" if terminal else "\n"))
         self._overwritable = self._stderr if terminal else None
+
+    def drop(self) -> None:
+        """Ends a write that is under way, to a reader that has stopped reading. It gets nothing from then on.
+
+        To be called by a handler of a signal: only that interrupts the write, which then begins again.
+        """
+        if self._writing is None:
+            return
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:  # it may be no file
+            stopped = os.fstat(self._writing.fileno())
+            for stream in (self._stdout, self._stderr):
+                if os.path.samestat(os.fstat(stream.fileno()), stopped):
+                    os.dup2(nowhere.fileno(), stream.fileno())
 
     def close(self) -> None:
         """Closes the workers' files."""
@@ -148,7 +162,9 @@ class TaggedOutput:
         self._put(stream, f"{tag} {text}")
 
     def _put(self, stream: TextIO, text: str) -> None:
+        self._writing = stream
         error = put(stream, text)
+        self._writing = None
         if error is not None and stream is not self._stderr and not isinstance(error, BrokenPipeError):
             self._complain(f"stdout: {error.strerror}. The run goes on without its output")
 

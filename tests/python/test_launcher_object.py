@@ -115,6 +115,34 @@ def test_ctrl_c_while_the_others_end_is_known_afterwards():
     assert outcome.code == 4 and outcome.interrupted
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_run_whose_reader_has_stopped(number):
+    reader, writer = os.pipe()
+    with open(writer, "w") as stdout:
+        launched = launcher("yes", output=TaggedOutput(stdout, io.StringIO()))
+
+        def blocked():
+            return launched._output._writing is not None
+
+        def end():
+            for _ in range(2):
+                if eventually(blocked) and eventually(lambda: not select.select([], [stdout], [], 0)[1]):
+                    os.kill(os.getpid(), number)
+                    time.sleep(0.1)  # if two are pending, they are one
+            ended.wait(20)
+            os.close(reader)
+
+        ended = threading.Event()
+        thread = threading.Thread(target=end)
+        thread.start()
+        began = time.monotonic()
+        outcome = launched.run()
+        took = time.monotonic() - began
+        ended.set()
+        thread.join()
+    assert outcome.interrupted and took < 15
+
+
 @pytest.mark.parametrize("handler, code", [(signal.SIG_IGN, 0), (signal.SIG_DFL, 129)])
 def test_a_run_under_nohup_outlives_its_terminal(handler, code):
     before = signal.signal(signal.SIGHUP, handler)
