@@ -167,8 +167,12 @@ class Launcher:
     def _start(self) -> None:
         make_room(f"{len(self._ranks)} workers", _FILES_PER_WORKER * len(self._ranks) + _FILES_TO_START_ONE)
         for rank in self._ranks:
+            if self._interrupted_by is not None:
+                return
             worker = _Worker(rank, self._started(rank))
             self._workers.append(worker)
+            if self._interrupted_by == signal.SIGINT:  # it came while this worker was not known yet
+                worker.signal_group(signal.SIGINT)
             self._selector.register(worker.pidfd, selectors.EVENT_READ, lambda w=worker: self._ended(w))
             self._watch(worker, worker.process.stdout, self._output.out)
             self._watch(worker, worker.process.stderr, self._output.err, worker.last_lines.append)

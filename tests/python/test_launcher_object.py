@@ -153,6 +153,20 @@ def test_a_run_under_nohup_outlives_its_terminal(handler, code):
     assert (outcome.code, outcome.interrupted) == (code, code != 0)
 
 
+def test_ctrl_c_while_workers_start_reaches_the_last_one_and_starts_no_more():
+    def environment(rank):
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return {}
+
+    launched = Launcher(lambda _: ["sleep", "60"], range(3), environment, TaggedOutput(), lambda _: "", 0.1)
+    began = time.monotonic()
+    outcome = launched.run()
+    assert outcome.code == 130 and outcome.interrupted
+    assert time.monotonic() - began < 4, "none waited for SIGTERM"
+    assert len(launched._workers) == 2
+
+
 def test_a_signal_without_a_name():
     outcome = launcher("kill -35 $$").run()
     assert outcome.code == 128 + 35 and outcome.reason.endswith("was killed by signal 35")
