@@ -63,6 +63,16 @@ class _Line:
             raise ConnectionError("it closed the connection, or is no `jaxina doctor`")
         return message
 
+    def has_gone(self) -> bool:
+        """Whether the other end has closed the connection. Before that it has nothing to say."""
+        self._connection.setblocking(False)
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         self._connection.close()
 
@@ -109,6 +119,7 @@ def host_meeting(
                     f"{late}call `jaxina doctor` there too, with its own --node, and check that it reaches "
                     "--coordinator"
                 ) from None
+            _drop_gone(hosts, lines)
             line = _Line(connection, min(deadline, time.monotonic() + _WELCOME))
             try:
                 facts = _welcome(line, nodes, hosts, token)
@@ -119,6 +130,7 @@ def host_meeting(
                 line.close()
                 continue
             hosts[facts.node], lines[facts.node] = facts, line
+            _drop_gone(hosts, lines)
         in_order = [hosts[node] for node in range(nodes)]
         responder.secret = secrets.token_bytes(16)
         everybody = {"hosts": [dataclasses.asdict(one) for one in in_order], "secret": responder.secret.hex()}
@@ -138,6 +150,13 @@ def host_meeting(
             with contextlib.suppress(OSError):
                 line.send({"end": True})
             line.close()
+
+
+def _drop_gone(hosts: dict[int, Facts], lines: dict[int, _Line]) -> None:
+    """Forgets the nodes that have gone, so that they can come again."""
+    for node in [node for node, line in lines.items() if line.has_gone()]:
+        lines.pop(node).close()
+        del hosts[node]
 
 
 def _welcome(line: _Line, nodes: int, hosts: dict[int, Facts], token: str | None) -> Facts:

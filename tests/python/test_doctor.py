@@ -206,6 +206,19 @@ def test_who_does_not_know_the_token_does_not_end_the_meeting(meeting):
     assert isinstance(refused, JobRejectedError) and met is None and len(hosts) == 2
 
 
+def test_who_has_gone_may_come_again(meeting):
+    def attend():
+        with socket.create_connection(meeting.listener.getsockname()) as connection:  # until Ctrl-C, say
+            line = meeting_module._Line(connection, time.monotonic() + 20)
+            line.receive()
+            facts = dataclasses.asdict(own_facts(1, "127.0.0.1", 1, 1))
+            line.send({"facts": facts, "nodes": 2, "proof": ""})
+        return meeting.attend(1, 2)
+
+    (hosts, measured), met = in_threads(lambda: meeting.host(2), attend)
+    assert met is None and hosts[1].udp != 1 and len(measured) == 2
+
+
 def test_who_does_not_come_is_named(meeting):
     error = meeting.host(2, patience=0.3)
     assert isinstance(error, NeverJoinedError) and "node 1 of 2 did not come" in error.message
