@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -73,6 +74,7 @@ def main() -> None:
     A jaxina error is shown as one line. The exit code is then 2 for an InvalidArgumentError, and 1 for all others. So
     is a failure with a file, which the system names. Any other exception is a defect, and has its traceback.
     """
+    _open_what_is_closed()
     try:
         app()
     except JaxinaError as error:
@@ -85,6 +87,15 @@ def main() -> None:
             raise
         _show(SystemCallError(f"{error.filename}: {error.strerror}"))
         sys.exit(1)
+
+
+def _open_what_is_closed() -> None:
+    """Opens /dev/null for each standard stream that is closed. Else the next socket would have its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(nowhere, True)
+            setattr(sys, name, open(nowhere, mode))  # noqa: SIM115
 
 
 def _show(error: JaxinaError) -> None:

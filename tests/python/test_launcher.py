@@ -222,6 +222,23 @@ def test_a_reader_that_goes_away_does_not_hang_the_run(start, script):
     assert process.wait(timeout=20) == 0
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_closed_streams(script, closed):
+    path = script("open(0).read(); print('out'); print('err', file=sys.stderr); sys.exit(7)")
+    command = f'exec "$@" {closed}'
+    arguments = [sys.executable, "-m", "jaxina.cli", "run", "-n", "2", str(path)]
+    done = subprocess.run(
+        ["bash", "-c", command, "bash", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 7
+    assert done.stdout.count("out") == (0 if "1>" in closed else 2)
+    assert ("err" in done.stderr) == ("2>" not in closed) and "coordinator" not in done.stderr
+
+
 def test_stats_json_without_an_engine_says_so(start, script, tmp_path):
     code, _, err = finish(start("-n", 1, "--stats", "--stats-json", tmp_path / "s.json", script("")))
     assert code == 0 and "no statistics" in err[-1]
