@@ -148,6 +148,7 @@ def main() -> None:
         print(f"{check.what}: {check.largest:.2f} standard errors, mean square {check.mean_square:.2f}")
     if draws == RECORDED:
         document = {"draws": draws, "checks": [dataclasses.asdict(c) for c in checks], "provenance": provenance()}
+        RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / "unbiased_rounding.json").write_text(json.dumps(document, indent=1) + "\n")
     worst = max(check.largest for check in checks)
     if worst > ALLOWED:

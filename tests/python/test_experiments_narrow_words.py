@@ -112,3 +112,13 @@ def test_a_bias_is_found(monkeypatch):
     monkeypatch.setattr(unbiased_rounding.jnp_random, "random_words", lambda *a: words(*a) | 0x10000000)
     check = unbiased_rounding._down(8, 2**5, 2000, "down")
     assert check.largest > unbiased_rounding.ALLOWED
+
+
+def test_the_check_of_rounding_begins_a_folder_of_results(tmp_path, monkeypatch):
+    check = unbiased_rounding.Check("8 bits, up", 1, 0.5, 1.0)
+    monkeypatch.setattr(unbiased_rounding, "run", lambda draws: [check])
+    monkeypatch.setattr(unbiased_rounding, "RESULTS", tmp_path / "new")
+    monkeypatch.setattr("sys.argv", ["unbiased_rounding"])
+    unbiased_rounding.main()
+    document = json.loads((tmp_path / "new/unbiased_rounding.json").read_text())
+    assert document["checks"] == [dataclasses.asdict(check)]
