@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import subprocess
 import sys
 import time
@@ -180,8 +181,13 @@ def run(stage: Stage) -> None:
 
 
 def _call(command: str) -> int:
-    """Runs ``python -m experiments.COMMAND`` in a process of its own: each needs other settings of JAX."""
-    return subprocess.run([sys.executable, "-m", *f"experiments.{command}".split()], check=False).returncode
+    """Runs ``python -m experiments.COMMAND`` in a process of its own: each needs other settings of JAX.
+
+    It runs in the checkout, where a command's files of studies are. Results go where this process's go.
+    """
+    environment = os.environ | {"EXPERIMENTS_RESULTS": str(records.RESULTS.resolve())}
+    arguments = [sys.executable, "-m", *f"experiments.{command}".split()]
+    return subprocess.run(arguments, cwd=records.ROOT, env=environment, check=False).returncode
 
 
 def _file() -> Path:

@@ -10,6 +10,7 @@ import math
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -333,3 +334,10 @@ def test_only_the_workloads_that_are_asked_for_are_timed(monkeypatch, tmp_path):
     stages = list(reproduce.studies("small", Console(quiet=True), True, lambda name: "decoder" in name))
     assert [stage.name for stage in stages] == ["transformers: decoder, 4 workers"]
     assert commands == ["probe decoder --config experiments/configs/transformers.toml --workers 4 --size small"]
+
+
+def test_a_stage_is_run_in_the_checkout_from_any_folder(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(records, "RESULTS", Path("mine"))
+    assert reproduce._call("summarize experiments/configs/fixed_shift.toml") == 0
+    assert capfd.readouterr().out == f"{tmp_path / 'mine/fixed_shift.jsonl'} has no runs yet\n"
