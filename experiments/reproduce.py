@@ -53,7 +53,7 @@ ANALYSES = {
 }
 # Tables and figures of the studies. They take seconds and are made each time.
 PAGES = {
-    "tables and figures": "summarize " + " ".join(f"experiments/configs/{name}.toml" for name in CONFIGS),
+    "tables and figures": "summarize --size {size} " + " ".join(f"experiments/configs/{name}.toml" for name in CONFIGS),
     "emulated speed-ups": "emulator",
     "time to accuracy": "time_to_accuracy",
 }
@@ -219,7 +219,7 @@ def main(arguments: list[str] | None = None) -> None:
     show(chosen.values(), console)
     if options.plan:
         return
-    pages = [Stage(name, command, "made each time", None) for name, command in PAGES.items()]
+    pages = [Stage(name, command.format(size=options.size), "made each time", None) for name, command in PAGES.items()]
     for stage in (*found, *pages, *last):
         if stage in pages or (stage.name in chosen and stage.left):
             console.rule(f"{stage.name}: {stage.left}")

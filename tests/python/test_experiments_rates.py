@@ -341,3 +341,13 @@ def test_a_stage_is_run_in_the_checkout_from_any_folder(tmp_path, monkeypatch, c
     monkeypatch.setattr(records, "RESULTS", Path("mine"))
     assert reproduce._call("summarize experiments/configs/fixed_shift.toml") == 0
     assert capfd.readouterr().out == f"{tmp_path / 'mine/fixed_shift.jsonl'} has no runs yet\n"
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_the_tables_are_of_the_size_that_was_trained(tmp_path, monkeypatch, size):
+    commands = []
+    monkeypatch.setattr(reproduce, "_call", lambda command: commands.append(command) or 0)
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    reproduce.main(["--size", size, "--only", "data sets"])
+    (tables,) = (command for command in commands if command.startswith("summarize"))
+    assert f"--size {size}" in tables
