@@ -105,16 +105,19 @@ def train(settings: list[Setting]) -> None:
             progress.advance(task)
 
 
-def table(compute: str, network: str, gradients: int, targets: list[float]) -> None:
+def table(compute: str, network: str, workload: str, gradients: int, targets: list[float]) -> None:
     """Prints when each recorded way reached a score: the mean over seeds, with the learning rate best for it."""
+    shown_of = compute, network, workload, gradients
     found: dict[str, dict[float, list[list[tuple[float, int, float | None]]]]] = {}
     for record in read(FILE):
         setting = record["setting"]
-        if (setting["compute"], setting["network"], setting["gradients"]) == (compute, network, gradients):
+        if tuple(setting[name] for name in ("compute", "network", "workload", "gradients")) == shown_of:
             rates = found.setdefault(setting["way"], {})
             rates.setdefault(setting["learning_rate"], []).append(record["outcome"]["scores"])
     shown = Table(
-        "way", *(f"{target:g} %" for target in targets), title=f"{compute}, {network}: virtual seconds to a score"
+        "way",
+        *(f"{target:g} %" for target in targets),
+        title=f"{compute}, {network}, {workload}: virtual seconds to a score",
     )
     for way in (way for way in WAYS if way in found):
         cells = []
@@ -151,6 +154,7 @@ def main() -> None:
     shown = commands.add_parser("table")
     shown.add_argument("--compute", default="C2", choices=list(COMPUTE))
     shown.add_argument("--network", default="N2", choices=list(SCHEDULES))
+    shown.add_argument("--workload", default="vgg")
     shown.add_argument("--gradients", type=int, default=6000, help="of the races that are shown")
     shown.add_argument("--targets", default="80,90,94", help="scores, separated by commas")
     arguments = parser.parse_args()
@@ -159,7 +163,7 @@ def main() -> None:
         return
     if arguments.command == "table":
         targets = [float(target) for target in arguments.targets.split(",")]
-        table(arguments.compute, arguments.network, arguments.gradients, targets)
+        table(arguments.compute, arguments.network, arguments.workload, arguments.gradients, targets)
         return
     train(
         [

@@ -7,12 +7,14 @@ import dataclasses
 import pytest
 import simpy
 
+from experiments.fabric import study
 from experiments.fabric.baselines import asynchronous, ring, ring_path
 from experiments.fabric.conditions import GIGABIT, Cluster, Conditions
 from experiments.fabric.fluid_network import FluidNetwork
 from experiments.fabric.learner import Counter
 from experiments.fabric.race import Race
 from experiments.fabric.scheduled import scheduled
+from experiments.records import append
 
 CALM = Cluster("C1", "N1", change_seconds=1e9)
 NEVER = 10**9
@@ -143,3 +145,13 @@ def test_all_ways_meet_the_same_links():
     env.run(21)
     assert one.links.rates == other.links.rates
     assert [one.compute_seconds(3) for _ in range(9)] == [other.compute_seconds(3) for _ in range(9)]
+
+
+def test_times_to_a_score_are_those_of_one_workload(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(study, "FILE", tmp_path / "fabric.jsonl")
+    setting = study.Setting("ring", "C2", "N2", "vgg", 0.1, 0, 6000, 240)
+    append(study.FILE, setting, {"scores": [(40.0, 6000, 85.0)]})
+    append(study.FILE, dataclasses.replace(setting, workload="resnet"), {"scores": [(60.0, 6000, 85.0)]})
+    for workload, seconds in (("vgg", 40), ("resnet", 60)):
+        study.table("C2", "N2", workload, 6000, [80.0])
+        assert f"{seconds} (rate 0.1, seeds: 1)" in capsys.readouterr().out
