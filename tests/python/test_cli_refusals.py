@@ -120,7 +120,7 @@ def test_a_model_that_cannot_be_saved_at_the_end_is_one_line(jaxina, model, tmp_
 
         def end_when_it_has_begun():
             if eventually(lambda: job.scheduler is not None, 60):
-                daemon._service.end(JobRejectedError("over"))
+                daemon._thread.call(daemon._service.end, JobRejectedError("over"))  # once the server knows that
 
         ending = threading.Thread(target=end_when_it_has_begun)
         ending.start()

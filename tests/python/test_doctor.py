@@ -207,16 +207,24 @@ def test_who_does_not_know_the_token_does_not_end_the_meeting(meeting):
 
 
 def test_who_has_gone_may_come_again(meeting):
-    def attend():
+    """While another node is missing. Else the meeting might begin before it is known that this one has gone."""
+    gone = threading.Event()
+
+    def come_again():
         with socket.create_connection(meeting.listener.getsockname()) as connection:  # until Ctrl-C, say
             line = meeting_module._Line(connection, time.monotonic() + 20)
             line.receive()
             facts = dataclasses.asdict(own_facts(1, "127.0.0.1", 1, 1))
-            line.send({"facts": facts, "nodes": 2, "proof": ""})
-        return meeting.attend(1, 2)
+            line.send({"facts": facts, "nodes": 3, "proof": ""})
+        gone.set()
+        return meeting.attend(1, 3)
 
-    (hosts, measured), met = in_threads(lambda: meeting.host(2), attend)
-    assert met is None and hosts[1].udp != 1 and len(measured) == 2
+    def come_last():
+        assert gone.wait(20)
+        return meeting.attend(2, 3)
+
+    (hosts, measured), *met = in_threads(lambda: meeting.host(3), come_again, come_last)
+    assert met == [None, None] and hosts[1].udp != 1 and len(measured) == 6
 
 
 def test_who_does_not_come_is_named(meeting):

@@ -82,10 +82,10 @@ class ModelServer:
             self._receiver.close()
             raise
         joined = self._session.joined
-        self._optimizer = optimizer_of(joined)
         self._patience = joined.patience_s
         self._compressor = joined.compressor
         try:
+            self._optimizer = optimizer_of(joined)
             if weights is not None:
                 self._ledger = Ledger(0, self._optimizer.momentum, joined.divergence_bound or None)
                 self._begin(Model(weights, self._optimizer))
