@@ -50,6 +50,15 @@ def test_an_outcome_that_nobody_waits_for_does_not_end_the_worker(fabric):
     assert client.submit(update_of(0, 2), 1).result(WAIT).committed
 
 
+def test_a_worker_that_has_left_submits_nothing(fabric):
+    client = fabric().worker(0)
+    client.model(WAIT)
+    client.close()
+    for call in (lambda: client.submit(update_of(0, 0), 0), lambda: client.model(WAIT)):
+        with pytest.raises(JobRejectedError, match="this worker has left the job"):
+            call()
+
+
 def test_too_old_updates_are_dropped_at_their_worker(fabric):
     job = fabric(delay_bound=1)
     client = job.worker(0)

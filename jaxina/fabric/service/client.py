@@ -78,6 +78,7 @@ class Client:
         timeout: float = 60.0,
     ) -> None:
         self._changed = threading.Condition()
+        self._over: JaxinaError | None = None  # why this worker takes part no more
         self._count = 0
         self._codec: Codec | None = None
         self._memory: Any = None  # of the encoder
@@ -107,17 +108,18 @@ class Client:
         Raises:
           CollectiveTimeoutError: it did not come in time.
           JaxinaError: the error that ended the job.
+          JobRejectedError: this worker has left it.
         """
         with self._changed:
             self._request = self._name()
             self._model = None
             self._session.say(want=pb.Want(name=self._request))
-            self._changed.wait_for(lambda: self._model is not None or self._session.error is not None, timeout)
+            self._changed.wait_for(lambda: self._model is not None or self._over is not None, timeout)
             self._request = None
             if self._model is not None:
                 return self._model
-            if self._session.error is not None:
-                raise self._session.error
+            if self._over is not None:
+                raise self._over
             raise CollectiveTimeoutError(f"no model came within {timeout:g} s")
 
     def submit(self, update: Vector, version: int) -> concurrent.futures.Future[Outcome]:
@@ -134,6 +136,7 @@ class Client:
         Raises:
           InvalidArgumentError: it is no such vector, or no model came before.
           JaxinaError: the error that ended the job.
+          JobRejectedError: this worker has left it.
         """
         if self._codec is None:
             raise InvalidArgumentError("get the model before you submit updates of it")
@@ -144,8 +147,8 @@ class Client:
         own.outcome.set_running_or_notify_cancel()  # nobody can take the update back
         norm = math.sqrt(float(np.dot(decoded.astype(np.float64), decoded)))
         with self._changed:
-            if self._session.error is not None:
-                raise self._session.error
+            if self._over is not None:
+                raise self._over
             self._own[name] = own
         self._session.say(ready=pb.Ready(name=name, size=len(payload), version=version, norm=norm))
         return own.outcome
@@ -158,7 +161,7 @@ class Client:
         """
         with self._changed:
             over = self._changed.wait_for(
-                lambda: (not self._own and not self._gatherings) or self._session.error is not None, timeout
+                lambda: (not self._own and not self._gatherings) or self._over is not None, timeout
             )
         if not over:
             raise CollectiveTimeoutError(f"after {timeout:g} s, an update of this worker is still on its way")
@@ -236,6 +239,7 @@ class Client:
 
     def _end(self, error: JaxinaError) -> None:
         with self._changed:
+            self._over = self._over or error
             for own in self._own.values():
                 if not own.outcome.done():
                     own.outcome.set_exception(error)
@@ -255,7 +259,7 @@ class Client:
             if header.kind is not Kind.UPDATE or len(header.names) != 1:
                 raise JobRejectedError(f"nobody has asked for a {header.kind.name.lower()} here")
             deadline = time.monotonic() + self._patience
-            while (group := self._group_of(header.names[0])) is None and self._session.error is None:
+            while (group := self._group_of(header.names[0])) is None and self._over is None:
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
                     break
             if group is None:
