@@ -164,8 +164,8 @@ try:
             jax.block_until_ready(step())
 except jaxina.errors.WorkerLostError:
     time.sleep(1)  # saving takes a while
-    open(f'{{sys.argv[1]}}/saved-{{rank}}', 'w').close()
     print('saved', flush=True)
+    open(f'{{sys.argv[1]}}/saved-{{rank}}', 'w').close()
 """
     )
     process = start(text, "-n", 3, "--grace", 20, script_arguments=[tmp_path])
