@@ -9,11 +9,17 @@ from typing import Any
 
 import grpc
 
+from jaxina.control import limits
 from jaxina.control.typed_status import error_from
 from jaxina.errors import JaxinaError
 
 LEAVE = 2.0
 """Seconds that a service gets to end a stream when a member has left."""
+
+
+def sendable(text: str) -> str:
+    """The text as a message can carry it: not too long, and without parts of a file's name that are no characters."""
+    return text.encode(errors="backslashreplace").decode()[: limits.MAX_TEXT]
 
 
 class MessageStream:

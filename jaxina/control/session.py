@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxina.control import control_pb2 as pb
-from jaxina.control import limits
-from jaxina.control.message_stream import LEAVE, MessageStream
+from jaxina.control.message_stream import LEAVE, MessageStream, sendable
 from jaxina.control.servers import WorkerServer
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 
@@ -141,7 +140,7 @@ class Session:
         self._leaving = True
         if self._left_timer is not None:
             self._left_timer.cancel()
-        why = pb.Leave(code=code, message=message[: limits.MAX_TEXT], until_all_left=until_all_left)
+        why = pb.Leave(code=code, message=sendable(message), until_all_left=until_all_left)
         self._stream.say(pb.WorkerMessage(leave=why))
         self._stream.finish()
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from jaxina.control import grpc_options, limits
-from jaxina.control.message_stream import MessageStream
+from jaxina.control import grpc_options
+from jaxina.control.message_stream import MessageStream, sendable
 from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
 from jaxina.elastic import elastic_pb2 as pb
@@ -87,7 +87,7 @@ class Attendance:
 
     def failed(self, generation: int, error: JaxinaError) -> None:
         """This member could not compute the step, perhaps because of another one."""
-        self._say(failed=pb.Failed(generation=generation, code=error.code, message=_sendable(error.message)))
+        self._say(failed=pb.Failed(generation=generation, code=error.code, message=sendable(error.message)))
 
     def leave(self, error: BaseException | None = None) -> None:
         """Leaves the team. With an error the others are told why."""
@@ -97,7 +97,7 @@ class Attendance:
             code, message = error.code, error.message
         elif error is not None:
             code, message = "WORKER_LOST", f"{type(error).__name__}: {error}"
-        self._say(leave=pb.Leave(code=code, message=_sendable(message)))
+        self._say(leave=pb.Leave(code=code, message=sendable(message)))
         self._stream.finish()
         self._stream.close()
         self._channel.close()
@@ -192,11 +192,6 @@ class Attendance:
 
     def _say(self, **message: Any) -> None:
         self._stream.say(pb.MemberMessage(**message))
-
-
-def _sendable(message: str) -> str:
-    """The text as a message can carry it: it may have parts of a file's name that are no characters."""
-    return message.encode(errors="backslashreplace").decode()[: limits.MAX_TEXT]
 
 
 def _unreachable(address: str, why: str) -> SwitchUnreachableError:

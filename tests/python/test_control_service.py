@@ -266,9 +266,9 @@ def test_a_worker_that_is_interrupted_while_it_waits_for_the_others_is_gone(clie
 def test_leaving_with_a_failure_aborts_the_others(client, data_plane):
     grant = create(client)
     first, second = Worker(client, grant, 0), Worker(client, grant, 1)
-    second.session.leave("WORKER_LOST", "ended with ValueError: bad")
+    second.session.leave("WORKER_LOST", "ended with ValueError: bad \udcff.png")  # a file's name with an odd byte
     assert first.engine.aborted.wait(2)
-    assert "ValueError: bad" in first.engine.aborts[0][2]
+    assert r"ValueError: bad \udcff.png" in first.engine.aborts[0][2]
     assert grant.job in data_plane.aborted
     assert second.engine.aborts == []
 

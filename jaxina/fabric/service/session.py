@@ -8,7 +8,7 @@ from collections.abc import Callable
 import grpc
 
 from jaxina.control import grpc_options
-from jaxina.control.message_stream import MessageStream
+from jaxina.control.message_stream import MessageStream, sendable
 from jaxina.control.tls import Tls, why_refused
 from jaxina.control.token_check import metadata_of
 from jaxina.control.typed_status import error_from
@@ -102,7 +102,7 @@ class FabricSession:
     def fail(self, error: JaxinaError) -> None:
         """Leaves the job because of an error, and tells the scheduler which. Any thread may."""
         self.error = error
-        self.say(leave=pb.Leave(code=error.code, message=error.message))
+        self.say(leave=pb.Leave(code=error.code, message=sendable(error.message)))
         self._stream.finish()
 
     def leave(self) -> None:
