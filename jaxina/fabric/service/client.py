@@ -19,7 +19,7 @@ from jaxina.fabric.gathering import Gathering
 from jaxina.fabric.model import Vector, vector_of
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.deliveries import Deliveries, Frame
-from jaxina.fabric.service.messages import expected_of, optimizer_of
+from jaxina.fabric.service.messages import expected_of
 from jaxina.fabric.service.session import FabricSession
 from jaxina.fabric.service.settings import REPLICA
 from jaxina.fabric.transfer.frame import Header, Kind
@@ -97,7 +97,7 @@ class Client:
         self._number = joined.number
         self._patience = joined.patience_s
         self._compressor = joined.compressor
-        self._optimizer = optimizer_of(joined)
+        self._optimizer = self._session.optimizer
         self._deliveries = Deliveries(joined.secret, self._patience, self._measured)
         self._session.listen(self._handle, self._end)
         self._receiver.serve(joined.secret, self._admit, self._take, self._patience)

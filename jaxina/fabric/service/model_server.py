@@ -19,7 +19,7 @@ from jaxina.fabric.ledger import Ledger
 from jaxina.fabric.model import Model, Vector, model_of, vector_of
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service.deliveries import Deliveries, Frame
-from jaxina.fabric.service.messages import expected_of, optimizer_of
+from jaxina.fabric.service.messages import expected_of
 from jaxina.fabric.service.session import FabricSession
 from jaxina.fabric.transfer.frame import Header, Kind
 from jaxina.fabric.transfer.receiver import Receiver
@@ -82,10 +82,10 @@ class ModelServer:
             self._receiver.close()
             raise
         joined = self._session.joined
+        self._optimizer = self._session.optimizer
         self._patience = joined.patience_s
         self._compressor = joined.compressor
         try:
-            self._optimizer = optimizer_of(joined)
             if weights is not None:
                 self._ledger = Ledger(0, self._optimizer.momentum, joined.divergence_bound or None)
                 self._begin(Model(weights, self._optimizer))

@@ -10,6 +10,24 @@ from jaxina.fabric.service.planned import PlannedTurns
 from jaxina.fabric.service.settings import REPLICA
 
 
+class _Watch:
+    """Whether the next turn is late: not there within the patience since it became the next, or was to be there."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience  # nanoseconds
+        self._turn = -1
+        self._since = 0
+
+    def finds_late(self, turn: int, end: int, now: int) -> bool:
+        """Looks at the next turn, which is to be there at `end`. Finds it late once in each patience."""
+        if turn != self._turn:
+            self._turn, self._since = turn, max(now, end)
+        if now - self._since <= self._patience:
+            return False
+        self._since = now
+        return True
+
+
 class Repairs:
     """Looks after the turns that are planned.
 
@@ -26,11 +44,8 @@ class Repairs:
         self._hosts = hosts
         self._turns = turns
         self._carrier = carrier
-        self._patience = int(patience * NANOSECONDS)
-        self._watched = -1  # the next turn
-        self._since = 0  # when it became the next, or was to be there, whatever was later
-        self._watched_copy = -1  # the same for the replica
-        self._copy_since = 0
+        self._server_turn = _Watch(int(patience * NANOSECONDS))
+        self._replica_turn = _Watch(int(patience * NANOSECONDS))
 
     def lose_worker(self, host: Host, now: int) -> list[int]:
         """A worker is gone. Returns the names of its updates that somebody still needed."""
@@ -50,14 +65,8 @@ class Repairs:
     def look_for_late_turn(self, now: int) -> None:
         """If the next turn is late, the updates of its sum are sent alone. If it still is, its update is given up."""
         turn = next(iter(self._turns.open()), None)
-        if turn is None:
-            self._watched = -1
+        if turn is None or not self._server_turn.finds_late(turn.turn, turn.end, now):
             return
-        if turn.turn != self._watched:
-            self._watched, self._since = turn.turn, max(now, turn.end)
-        if now - self._since <= self._patience:
-            return
-        self._since = now
         if turn.group:
             self._ungroup(turn.group, now)
         else:
@@ -69,11 +78,8 @@ class Repairs:
         turn = None if self._carrier.replica is None else self._turns.next_copy()
         if turn is None or not turn.committed or turn.copied is None:
             return
-        if turn.turn != self._watched_copy:
-            self._watched_copy, self._copy_since = turn.turn, max(now, turn.copied)
-        if now - self._copy_since <= self._patience:
+        if not self._replica_turn.finds_late(turn.turn, turn.copied, now):
             return
-        self._copy_since = now
         self._hosts.tell(self._hosts.find(REPLICA), abandon=pb.Abandon(names=[turn.update.name]))
 
     def _abandon(self, names: list[int]) -> None:

@@ -15,6 +15,7 @@ from jaxina.control.typed_status import error_from
 from jaxina.errors import JaxinaError, SwitchUnreachableError, from_code
 from jaxina.fabric.service import fabric_pb2 as pb
 from jaxina.fabric.service import fabric_pb2_grpc
+from jaxina.fabric.service.messages import optimizer_of
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class FabricSession:
 
     Attributes:
       joined: the scheduler's answer.
+      optimizer: the server's.
       error: what ended the job; None while it goes on.
 
     Raises:
@@ -62,6 +64,7 @@ class FabricSession:
         )
         try:
             self.joined: pb.Joined = self._stream.first(timeout).joined
+            self.optimizer = optimizer_of(self.joined)
         except BaseException:  # also the user's interrupt: the call would go on, and join later
             self._stop()
             raise
