@@ -302,18 +302,18 @@ def test_what_a_process_tells_is_shown_to_who_asks(coordinator, tls, encrypted):
     rooms = in_threads(*[functools.partial(come, address, rank, 2, tls=tls) for rank in range(2)])
     (_, one), (_, other) = rooms
     one.tell("rank 1 is late: ünicode\nand a second line")
-    eventually(lambda: look_at_job(address, 20).late.startswith("rank 1 is late: ünicode\n"))
+    assert eventually(lambda: look_at_job(address, 20).late.startswith("rank 1 is late: ünicode\n"))
     seen = look_at_job(address, 20)
     assert seen.here == {0: "host host, pid 100", 1: "host host, pid 101"}
     assert seen.ended == [] and 0 <= seen.late_s < 60
     one.tell("ü" * 100_000)  # six bytes each: several TLS records
-    eventually(lambda: look_at_job(address, 20).late == "ü" * MAX_LATE)
+    assert eventually(lambda: look_at_job(address, 20).late == "ü" * MAX_LATE)
     other.end()
     assert eventually(lambda: look_at_job(address, 20).ended == [1])
     assert look_at_job(address, 20).leaving == [1]
     other._connection.shutdown(socket.SHUT_RDWR)  # its process is gone
     assert eventually(lambda: look_at_job(address, 20).leaving == [])
-    eventually(lambda: one.ended() == {1})
+    assert eventually(lambda: one.ended() == {1})
     one.end()
 
 

@@ -125,10 +125,10 @@ def test_a_second_signal_ends_a_run_whose_reader_has_stopped(number):
             return launched._output._writing is not None
 
         def end():
-            for _ in range(2):
+            for known in (lambda: launched._interrupted_by == number, lambda: True):
                 if eventually(blocked) and eventually(lambda: not select.select([], [stdout], [], 0)[1]):
                     os.kill(os.getpid(), number)
-                    time.sleep(0.1)  # if two are pending, they are one
+                    eventually(known, 20)  # if two are pending, they are one
             ended.wait(20)
             os.close(reader)
 

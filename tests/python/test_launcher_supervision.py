@@ -189,18 +189,7 @@ def test_two_nodes_make_one_job(start, tmp_path):
         )
         code, _, err = finish(refused)
         assert code == 2 and f"cannot listen at {coordinator}" in err
-        shared = [
-            "-n",
-            2,
-            "--nodes",
-            2,
-            "--coordinator",
-            f"127.0.0.1:{free_port()}",
-            "--aggregator",
-            "udp",
-            "--switch",
-            address,
-        ]
+        shared = ["-n", 2, *of_two_nodes("udp"), "--switch", address]
         text = SUM + "print('sum', float(step()[0, 0]), jax.process_count())"
         nodes = [start(text, *shared, "--node", number) for number in range(2)]
         found = [finish(node) for node in nodes]
@@ -210,7 +199,7 @@ def test_two_nodes_make_one_job(start, tmp_path):
 
 
 def test_two_nodes_need_no_switch_if_the_workers_sum_themselves(start):
-    shared = ["-n", 1, "--nodes", 2, "--coordinator", f"127.0.0.1:{free_port()}", "--aggregator", "direct"]
+    shared = ["-n", 1, *of_two_nodes("direct")]
     text = SUM + "print('sum', float(step()[0, 0]), jax.process_count())"
     nodes = [start(text, *shared, "--node", number) for number in range(2)]
     found = [finish(node) for node in nodes]
@@ -221,18 +210,7 @@ def test_two_nodes_need_no_switch_if_the_workers_sum_themselves(start):
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_first_node_stays_until_the_others_have_ended(start, tmp_path, fails):
     """JAX would abort them without the coordinator, for example while they save."""
-    shared = [
-        "-n",
-        1,
-        "--nodes",
-        2,
-        "--coordinator",
-        f"127.0.0.1:{free_port()}",
-        "--aggregator",
-        "direct",
-        "--grace",
-        30,
-    ]
+    shared = ["-n", 1, *of_two_nodes("direct"), "--grace", 30]
     text = f"""
 import atexit, jax, jaxina
 from pathlib import Path
@@ -251,6 +229,11 @@ if not rank and {fails}:
     (tmp_path / "waits").touch()
     assert finish(second)[:2] == (0, "[1] saved\n")
     assert finish(first)[0] == (3 if fails else 0)
+
+
+def of_two_nodes(aggregator):
+    """Arguments of `jaxina run` for the nodes of one job on this host."""
+    return ["--nodes", 2, "--coordinator", f"127.0.0.1:{free_port()}", "--aggregator", aggregator]
 
 
 def free_port():

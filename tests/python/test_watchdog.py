@@ -246,9 +246,9 @@ def test_runs_end_in_their_order():
     assert [(one.number, one.what, one.exact) for one in progress.waits()] == [(1, "program 0", False)]
     tokens.end_after(numbers[0], lambda: None)
     tokens.end_after(numbers[1], gate.wait)
-    eventually(lambda: [one.number for one in progress.waits()] == [2])
+    assert eventually(lambda: [one.number for one in progress.waits()] == [2])
     gate.set()
-    eventually(lambda: [one.number for one in progress.waits()] == [3])
+    assert eventually(lambda: [one.number for one in progress.waits()] == [3])
     progress.end(numbers[2])
     assert progress.waits() == []
     assert list(progress.entered().values()) == [3]
