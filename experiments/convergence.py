@@ -8,9 +8,8 @@
 
 Every compressor gets a learning rate of its own first (`experiments.rates`). A study that was interrupted goes on when
 it is started again: runs that have a line in the results are skipped. Several processes may work on one study: started
-with the same arguments, they divide its compressors among themselves. Two processes finish small models a third sooner
-than one does on two cores. Runs with other `--steps` or another `--collective` than the study's are recorded, but are
-in no table.
+with the same arguments, they divide its compressors among themselves. Runs with other `--steps` or another
+`--collective` than the study's are recorded, but are in no table.
 """
 
 from __future__ import annotations
