@@ -358,6 +358,7 @@ def test_a_long_reason_is_cut_and_told(client):
 
 
 def test_many_jobs_at_once_do_not_mix(client, data_plane):
+    before = set(threading.enumerate())
     grants = [create(client) for _ in range(4)]
     workers = in_threads(*[lambda g=g, r=r: Worker(client, g, r) for g in grants for r in range(2)])
     assert all(w.session.wait_until_complete(time.monotonic() + 5) for w in workers)
@@ -368,7 +369,7 @@ def test_many_jobs_at_once_do_not_mix(client, data_plane):
     for worker in workers[1:]:
         worker.session.leave()
     assert eventually(lambda: sorted(data_plane.removed) == sorted(g.job for g in grants))
-    assert threading.active_count() < 60
+    assert eventually(lambda: set(threading.enumerate()) <= before), set(threading.enumerate()) - before
 
 
 def test_a_data_plane_that_does_not_answer_is_a_typed_error(client, data_plane, monkeypatch):
