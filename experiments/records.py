@@ -23,15 +23,15 @@ RESULTS = Path(os.environ.get("EXPERIMENTS_RESULTS", ROOT / "experiments" / "res
 
 @dataclasses.dataclass(frozen=True)
 class Identified:
-    """Settings that identify a run. A results file holds each setting once."""
+    """Settings that identify a run. A results file holds each setting once.
+
+    A workload's `revision` is a field of the settings. The first one does not count: older records lack it.
+    """
 
     @property
     def id(self) -> str:
-        text = json.dumps(self._identifying(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def _identifying(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if (name, value) != ("revision", 1)}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +57,7 @@ class Setting(Identified):
     learning_rate_scale: float
     collective: str
     split: str
-    revision: int = 1  # runs that were recorded before workloads had revisions
-
-    def _identifying(self) -> dict[str, Any]:
-        fields = dataclasses.asdict(self)
-        return fields if self.revision > 1 else {name: value for name, value in fields.items() if name != "revision"}
+    revision: int = 1
 
 
 def by_id(file: Path) -> dict[str, dict[str, Any]]:

@@ -44,12 +44,13 @@ CONFIGS = (  # in the order in which they run
 # What needs no grid. Each takes minutes, the races hours.
 ANALYSES = {
     "data sets": "data.packages",
-    "base of lora": "pretrained",
+    "base of lora": "pretrained --size {size}",
     "bias of rounding": "unbiased_rounding",
     "effect of f": "effect_of_f",
     "sums of narrow words": "narrow_words",
     "cost of compression": "compression_cost",
-    "races over unequal links": "fabric.study train --compute C2 --gradients 6000 --score-every 240",
+    "races over unequal links": "fabric.study train --compute C2 --gradients 6000 --score-every 240 --rates 0.1,0.3",
+    "topics over unequal links": "fabric.lda run --seeds 3",
 }
 # Tables and figures of the studies. They take seconds and are made each time.
 PAGES = {
@@ -87,10 +88,11 @@ class Stage:
     recorded: bool = False
 
 
-def analyses(commands: Mapping[str, str]) -> Iterator[Stage]:
+def analyses(commands: Mapping[str, str], size: str) -> Iterator[Stage]:
     """Yields a stage for each command, by name, whose end is written down."""
     ends = records.by_id(_file())
-    for name, command in commands.items():
+    for name, pattern in commands.items():
+        command = pattern.format(size=size)
         before = ends.get(Command(command).id)
         taken = before["outcome"]["seconds"] if before else None
         yield Stage(name, command, "" if before else "not made", 0.0 if before else taken, recorded=True)
@@ -213,8 +215,8 @@ def main(arguments: list[str] | None = None) -> None:
     def is_asked(name: str) -> bool:
         return not options.only or any(text in name for text in options.only)
 
-    found = [*analyses(ANALYSES), *studies(options.size, console, not options.no_probes, is_asked)]
-    last = list(analyses(MEASUREMENTS))
+    found = [*analyses(ANALYSES, options.size), *studies(options.size, console, not options.no_probes, is_asked)]
+    last = list(analyses(MEASUREMENTS, options.size))
     chosen = {stage.name: stage for stage in (*found, *last) if is_asked(stage.name)}
     show(chosen.values(), console)
     if options.plan:

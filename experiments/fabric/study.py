@@ -24,7 +24,7 @@ from experiments.fabric.learner import Counter, Learner
 from experiments.fabric.race import Race, mean_age
 from experiments.fabric.scheduled import scheduled
 from experiments.records import RESULTS, Identified, append, read
-from experiments.workloads import get
+from experiments.workloads import get, kind
 from jaxina.testbed.schedule import SCHEDULES
 
 FILE = RESULTS / "fabric.jsonl"
@@ -60,6 +60,7 @@ class Setting(Identified):
     seed: int
     gradients: int
     score_every: int
+    revision: int  # the workload's
 
 
 def times(seeds: range) -> None:
@@ -106,12 +107,16 @@ def train(settings: list[Setting]) -> None:
 
 
 def table(compute: str, network: str, workload: str, gradients: int, targets: list[float]) -> None:
-    """Prints when each recorded way reached a score: the mean over seeds, with the learning rate best for it."""
-    shown_of = compute, network, workload, gradients
+    """Prints when each recorded way reached a score: the mean over seeds, with the learning rate best for it.
+
+    Races with an older revision of the workload do not count.
+    """
+    shown_of = compute, network, workload, gradients, kind(workload).revision
     found: dict[str, dict[float, list[list[tuple[float, int, float | None]]]]] = {}
     for record in read(FILE):
         setting = record["setting"]
-        if tuple(setting[name] for name in ("compute", "network", "workload", "gradients")) == shown_of:
+        of = tuple(setting[name] for name in ("compute", "network", "workload", "gradients"))
+        if (*of, setting.get("revision", 1)) == shown_of:
             rates = found.setdefault(setting["way"], {})
             rates.setdefault(setting["learning_rate"], []).append(record["outcome"]["scores"])
     shown = Table(
@@ -176,6 +181,7 @@ def main() -> None:
                 seed,
                 arguments.gradients,
                 arguments.score_every,
+                kind(arguments.workload).revision,
             )
             for seed in range(arguments.seeds)
             for rate in arguments.rates.split(",")

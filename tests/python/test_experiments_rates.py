@@ -344,10 +344,10 @@ def test_a_stage_is_run_in_the_checkout_from_any_folder(tmp_path, monkeypatch, c
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_the_tables_are_of_the_size_that_was_trained(tmp_path, monkeypatch, size):
+def test_models_that_are_built_on_and_tables_are_of_the_size_that_is_trained(tmp_path, monkeypatch, size):
     commands = []
     monkeypatch.setattr(reproduce, "_call", lambda command: commands.append(command) or 0)
     monkeypatch.setattr(records, "RESULTS", tmp_path)
-    reproduce.main(["--size", size, "--only", "data sets"])
-    (tables,) = (command for command in commands if command.startswith("summarize"))
-    assert f"--size {size}" in tables
+    reproduce.main(["--size", size, "--only", "base of lora"])
+    base, tables = commands[:2]
+    assert base == f"pretrained --size {size}" and tables.startswith(f"summarize --size {size} ")

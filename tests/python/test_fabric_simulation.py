@@ -149,9 +149,19 @@ def test_all_ways_meet_the_same_links():
 
 def test_times_to_a_score_are_those_of_one_workload(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(study, "FILE", tmp_path / "fabric.jsonl")
-    setting = study.Setting("ring", "C2", "N2", "vgg", 0.1, 0, 6000, 240)
+    setting = study.Setting("ring", "C2", "N2", "vgg", 0.1, 0, 6000, 240, 1)
     append(study.FILE, setting, {"scores": [(40.0, 6000, 85.0)]})
     append(study.FILE, dataclasses.replace(setting, workload="resnet"), {"scores": [(60.0, 6000, 85.0)]})
     for workload, seconds in (("vgg", 40), ("resnet", 60)):
         study.table("C2", "N2", workload, 6000, [80.0])
         assert f"{seconds} (rate 0.1, seeds: 1)" in capsys.readouterr().out
+
+
+def test_races_with_an_older_revision_of_the_workload_do_not_count(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(study, "FILE", tmp_path / "fabric.jsonl")
+    setting = study.Setting("ring", "C2", "N2", "vgg", 0.1, 0, 6000, 240, 1)
+    append(study.FILE, setting, {"scores": [(40.0, 6000, 85.0)]})
+    monkeypatch.setattr(study.kind("vgg"), "revision", 2)
+    append(study.FILE, dataclasses.replace(setting, revision=2), {"scores": [(60.0, 6000, 85.0)]})
+    study.table("C2", "N2", "vgg", 6000, [80.0])
+    assert "60 (rate 0.1, seeds: 1)" in capsys.readouterr().out
