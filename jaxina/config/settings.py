@@ -158,7 +158,9 @@ class Configuration:
     join_timeout: float = _setting(
         seconds(), 60.0, "How long to wait for the other workers and for the switch when joining."
     )
-    timeout: float = _setting(seconds(), 300.0, "How long one collective may take.")
+    timeout: float = _setting(
+        seconds(), 300.0, "How long one collective may take, without the time in which its process is stopped."
+    )
     late_after: float | None = _setting(
         seconds_or_never(),
         None,

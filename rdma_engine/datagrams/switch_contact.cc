@@ -1,6 +1,6 @@
 #include "rdma_engine/datagrams/switch_contact.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "rdma_engine/base/utf8.h"
 
@@ -21,9 +21,12 @@ constexpr Nanoseconds kLongestWatch = 250'000'000;
 
 }  // namespace
 
+SwitchContact::SwitchContact(std::string where, std::optional<std::uint32_t> worker)
+    : where_(std::move(where)), worker_(worker), clock_(kLongestWatch) {}
+
 void SwitchContact::sent(bool retransmission) {
   if (!retransmission) return;
-  if (unanswered_++ == 0) first_unanswered_ = watched_;
+  if (unanswered_++ == 0) first_unanswered_ = clock_.reading();
 }
 
 void SwitchContact::answered() {
@@ -32,19 +35,18 @@ void SwitchContact::answered() {
 }
 
 void SwitchContact::refused() {
-  if (refusals_++ == 0) first_refusal_ = watched_;
+  if (refusals_++ == 0) first_refusal_ = clock_.reading();
 }
 
 Status SwitchContact::check(Nanoseconds now) {
-  watched_ += std::min(now - last_check_.value_or(now), kLongestWatch);
-  last_check_ = now;
-  if (refusals_ >= kMinRefusals && watched_ - first_refusal_ >= kRefusedFor) return gone();
-  if (unanswered_ > 0 && watched_ - first_unanswered_ >= kSilentFor) return silent();
+  const Nanoseconds watched = clock_.look(now);
+  if (refusals_ >= kMinRefusals && watched - first_refusal_ >= kRefusedFor) return gone();
+  if (unanswered_ > 0 && watched - first_unanswered_ >= kSilentFor) return silent();
   return {};
 }
 
 std::optional<std::uint32_t> SwitchContact::silent_worker() const {
-  return unanswered_ > 0 && watched_ - first_unanswered_ >= kMissingFor ? worker_ : std::nullopt;
+  return unanswered_ > 0 && clock_.reading() - first_unanswered_ >= kMissingFor ? worker_ : std::nullopt;
 }
 
 Status SwitchContact::gone() const {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
+#include "rdma_engine/base/watched_clock.h"
 #include "rdma_engine/errors.h"
 #include "rdma_engine/wire/packet.h"
 #include "rdma_engine/worker/retransmission_timer.h"
@@ -18,8 +18,7 @@ class SwitchContact {
  public:
   // `where` is the switch's address, for error messages. With `worker`, it is that of the server in this worker's
   // process. Then an error says that the worker is lost, because the server lives as long as the worker.
-  explicit SwitchContact(std::string where, std::optional<std::uint32_t> worker = {})
-      : where_(std::move(where)), worker_(worker) {}
+  explicit SwitchContact(std::string where, std::optional<std::uint32_t> worker = {});
 
   void sent(bool retransmission);
   // A packet of the job arrived from there.
@@ -46,8 +45,7 @@ class SwitchContact {
   std::optional<std::uint32_t> worker_;
   std::uint32_t unanswered_ = 0;  // retransmissions since the last answer
   std::uint32_t refusals_ = 0;    // ICMP errors since the last answer
-  std::optional<Nanoseconds> last_check_;
-  Nanoseconds watched_ = 0;  // a clock that counts at most kLongestWatch between two checks
+  WatchedClock clock_;
   Nanoseconds first_unanswered_ = 0, first_refusal_ = 0;  // times of that clock
 };
 

@@ -16,6 +16,8 @@ namespace {
 constexpr Nanoseconds kTick = 50'000'000;
 // How often an idle thread checks whether a device is late for a round.
 constexpr auto kIdleTick = std::chrono::milliseconds(250);
+// The most time that counts as waiting between two such checks. In longer gaps this process was stopped, or starved.
+constexpr Nanoseconds kLongestWatch = 500'000'000;
 // Up to kInlineElements, over all devices, the last device to submit sums on its own thread, because waking another
 // thread would take longer. From kTogetherElements on, several threads share the work.
 constexpr std::size_t kInlineElements = 64 * 1024;
@@ -74,7 +76,8 @@ Node::Node(Group group, Engine::Connector connector, Engine::Ended ended, std::u
     : group_(std::move(group)),
       connector_(std::move(connector)),
       ended_(std::move(ended)),
-      recorder_(std::move(recorder)) {
+      recorder_(std::move(recorder)),
+      watched_(kLongestWatch) {
   try {
     thread_ = start_thread([this] { run(); });
   } catch (const Error& error) {
@@ -116,7 +119,7 @@ void Node::submit(std::uint32_t index, Collective collective, Engine::Completion
   }
   if (failed.ok()) {
     Device& device = known->second;
-    device.requests.push_back({std::move(collective), std::move(done), print, begun});
+    device.requests.push_back({std::move(collective), std::move(done), print, begun, watched_.look(begun)});
     if (!complete() || sum_inline(lock, device)) return;
     if (endpoint_) endpoint_->wake();
     changed_.notify_all();
@@ -224,7 +227,7 @@ bool Node::step() {
       if (endpoint_) endpoint_->end(ended);
       return fail(ended), false;
     }
-    Status wrong = broken_.ok() ? late_device(now()) : broken_;
+    Status wrong = broken_.ok() ? late_device(watched_.look(now())) : broken_;
     while (wrong.ok() && complete() && !busy_) {
       wrong = disagreement();
       if (!wrong.ok()) break;
@@ -269,8 +272,10 @@ Status Node::send(Round& round) {
 
 bool Node::advance() {
   const Status status = endpoint_->progress(kTick);
+  Nanoseconds watched;
   {
     const std::lock_guard guard(mutex_);
+    watched = watched_.look(now());
     Counters counters = endpoint_->statistics();
     for (const Counter own : {Counter::kCollectives, Counter::kElements}) counters[own] = statistics_[own];
     statistics_ = counters;
@@ -282,7 +287,7 @@ bool Node::advance() {
   if (!status.ok()) return fail(status), false;
   if (const Status broken = endpoint_->worker().device_failure(); !broken.ok()) return end_for_all(broken), false;
   const auto timeout = static_cast<Nanoseconds>(config_->collective_timeout_s * 1e9);
-  if (in_flight_.empty() || now() < in_flight_.front().begun + timeout) return true;
+  if (in_flight_.empty() || watched < in_flight_.front().waits_since + timeout) return true;
   return end_for_all(overdue()), false;
 }
 
@@ -336,12 +341,14 @@ bool Node::complete() const {
 }
 
 Node::Round Node::take() {
-  Round round{{}, {}, local_.front()->requests.front().begun, rounds_++, 0};
+  const Request& first = local_.front()->requests.front();
+  Round round{{}, {}, first.begun, first.waits_since, rounds_++, 0};
   for (Device* device : local_) {
     Request& request = device->requests.front();
     ++statistics_[Counter::kCollectives];
     round.elements += elements_of(request.collective);
     round.begun = std::min(round.begun, request.begun);
+    round.waits_since = std::min(round.waits_since, request.waits_since);
     numerics::Rounding& rounding = request.collective.rounding;
     rounding.seed = numerics::random64(rounding.seed, round.number);
     round.contributions.push_back(std::move(request.collective));
@@ -364,18 +371,18 @@ Status Node::disagreement() const {
   return {};
 }
 
-Status Node::late_device(Nanoseconds now) const {
+Status Node::late_device(Nanoseconds watched) const {
   const auto timeout = static_cast<Nanoseconds>(config_->collective_timeout_s * 1e9);
-  std::string late;
+  std::string absent;
   bool overdue = false;
   for (std::size_t i = 0; i < local_.size(); ++i) {
     const std::deque<Request>& requests = local_[i]->requests;
-    if (requests.empty()) late += " " + std::to_string(group_[config_->local[i]]);
-    else overdue = overdue || now > requests.front().begun + timeout;
+    if (requests.empty()) absent += " " + std::to_string(group_[config_->local[i]]);
+    else overdue = overdue || watched > requests.front().waits_since + timeout;
   }
-  if (!overdue || late.empty()) return {};
+  if (!overdue || absent.empty()) return {};
   return {ErrorCode::kTimeout, "devices of this process waited " + seconds(config_->collective_timeout_s) +
-                                   " for others of its devices, which did not reach this sum:" + late +
+                                   " for others of its devices, which did not reach this sum:" + absent +
                                    ". Look at their programs, or raise JAXINA_TIMEOUT"};
 }
 

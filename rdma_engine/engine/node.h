@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "rdma_engine/base/watched_clock.h"
 #include "rdma_engine/engine/completion_thread.h"
 #include "rdma_engine/engine/engine.h"
 #include "rdma_engine/engine/local_sum.h"
@@ -48,6 +49,7 @@ class Node {
     Engine::Completion done;
     std::uint32_t fingerprint;
     Nanoseconds begun;
+    Nanoseconds waits_since;  // when it began, by watched_
   };
   struct Device {
     std::deque<Request> requests;  // requests that no round has taken yet
@@ -58,6 +60,7 @@ class Node {
     std::vector<Collective> contributions;
     std::vector<Engine::Completion> done;
     Nanoseconds begun;                       // when the first device submitted
+    Nanoseconds waits_since;                 // the same, by watched_
     std::uint64_t number = 0, elements = 0;  // for the trace
   };
 
@@ -78,7 +81,7 @@ class Node {
   bool complete() const;  // whether every local device has a waiting request
   Round take();
   Status disagreement() const;
-  Status late_device(Nanoseconds now) const;
+  Status late_device(Nanoseconds watched) const;
   Status overdue() const;
 
   const Group group_;
@@ -104,6 +107,7 @@ class Node {
   bool stopping_ = false;
   Counters statistics_;
   std::uint64_t rounds_ = 0;  // number of rounds taken
+  WatchedClock watched_;      // what timeouts go by
   std::thread thread_;
 };
 

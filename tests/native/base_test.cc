@@ -15,6 +15,7 @@
 #include "rdma_engine/base/counters.h"
 #include "rdma_engine/base/narrow.h"
 #include "rdma_engine/base/utf8.h"
+#include "rdma_engine/base/watched_clock.h"
 
 namespace jaxina {
 namespace {
@@ -88,6 +89,16 @@ TEST(Utf8, ATextIsCutBetweenCharacters) {
   const std::string_view starts[] = {"", "x", "x", "xé", "xé", "xé", "xé€", "xé€", "xé€", "xé€", text, text};
   for (std::size_t bytes = 0; bytes < std::size(starts); ++bytes) EXPECT_EQ(start_of(text, bytes), starts[bytes]);
   EXPECT_EQ(start_of("\x80\x80\x80", 2), "");
+}
+
+TEST(WatchedClock, GapsCountNoMoreThanTheLongestWatch) {
+  WatchedClock clock(10);
+  EXPECT_EQ(clock.look(1000), 0) << "it begins at the first look";
+  EXPECT_EQ(clock.look(1004), 4);
+  EXPECT_EQ(clock.look(9000), 14);
+  EXPECT_EQ(clock.look(8990), 14) << "another thread has looked at a later time";
+  EXPECT_EQ(clock.look(9010), 24);
+  EXPECT_EQ(clock.reading(), 24);
 }
 
 TEST(Utf8, OnlyBytesThatAreNoCharactersAreReplaced) {

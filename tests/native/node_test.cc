@@ -2,10 +2,13 @@
 // processes of their own, over shared memory and over a network that loses and duplicates packets. And whatever ends a
 // group must end it for all its devices.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <csignal>
 #include <cstring>
 #include <future>
 #include <mutex>
@@ -184,6 +187,41 @@ TEST(Node, ADeviceThatNeverComesIsNamed) {
     EXPECT_EQ(status.code, ErrorCode::kTimeout);
     EXPECT_NE(status.message.find("did not reach this sum: 1."), std::string::npos) << status.text();
     EXPECT_EQ(outcome(last).code, ErrorCode::kTimeout);
+  }
+}
+
+// Stops this process, and lets it go on after this time. A child continues it.
+void stop_this_process(useconds_t microseconds) {
+  const pid_t stopped = getpid();
+  const pid_t waker = fork();
+  if (waker == 0) {
+    usleep(microseconds);
+    kill(stopped, SIGCONT);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+  waitpid(waker, nullptr, 0);
+}
+
+TEST(Node, TheTimeInWhichTheProcessIsStoppedIsNoWaiting) {
+  for (const Processes& processes : {Processes{2}, Processes{1, 1}}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      std::vector<GroupConfig> configs = configs_for(processes);
+      for (GroupConfig& config : configs) config.collective_timeout_s = 2;
+      Cluster cluster(configs);
+      std::uint32_t x = 1, y = 2;
+      std::future<Status> first = cluster.submit(0, {{{ElementType::kInt32, 1, &x, &x}}});
+      stop_this_process(3'000'000);
+      usleep(500'000);  // long enough to look at the deadline twice
+      std::future<Status> last = cluster.submit(1, {{{ElementType::kInt32, 1, &y, &y}}});
+      const bool summed = outcome(first).ok() && outcome(last).ok() && x == 3 && y == 3;
+      _exit(summed ? 0 : 1);
+    }
+    int ended = 0;
+    waitpid(child, &ended, 0);
+    EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << "processes: " << processes.size();
   }
 }
 
