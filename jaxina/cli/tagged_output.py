@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -58,15 +59,41 @@ def _last_state(line: bytes) -> str:
 
 
 def put(stream: TextIO, text: str) -> OSError | None:
-    """Writes the text. If that fails, it returns the error, and drops what is written from then on."""
+    """Writes the text. If that fails, it returns the error, and drops what is written from then on.
+
+    It waits for the reader also where the stream would not block. Some callers leave such a pipe to their programs.
+    """
     try:
-        stream.write(text)
-        stream.flush()
+        if isinstance(stream, io.TextIOWrapper):
+            _write(stream, text.encode(stream.encoding, stream.errors or "strict"))
+        else:
+            stream.write(text)
+            stream.flush()
     except OSError as error:
         with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
         return error
     return None
+
+
+def _write(stream: io.TextIOWrapper, data: bytes) -> None:
+    while data:
+        try:
+            data = data[stream.buffer.write(data) :]
+        except BlockingIOError as error:
+            data = data[error.characters_written :]
+            _wait_for_reader(stream)
+    while True:
+        try:
+            return stream.flush()
+        except BlockingIOError:
+            _wait_for_reader(stream)
+
+
+def _wait_for_reader(stream: io.TextIOWrapper) -> None:
+    writable = select.poll()
+    writable.register(stream, select.POLLOUT)
+    writable.poll()
 
 
 class TaggedOutput:

@@ -115,9 +115,11 @@ def test_ctrl_c_while_the_others_end_is_known_afterwards():
     assert outcome.code == 4 and outcome.interrupted
 
 
+@pytest.mark.parametrize("blocking", [True, False], ids=["blocking", "non-blocking"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_a_run_whose_reader_has_stopped(number):
+def test_a_second_signal_ends_a_run_whose_reader_has_stopped(number, blocking):
     reader, writer = os.pipe()
+    os.set_blocking(writer, blocking)
     with open(writer, "w") as stdout:
         launched = launcher("yes", output=TaggedOutput(stdout, io.StringIO()))
 
@@ -209,6 +211,29 @@ def test_output_that_cannot_be_written_is_said_once_and_ends_nothing(tmp_path):
     assert lines.count("[0] err") == 3 and len(lines) == 5
     assert sum("0.log: No space left" in line and "--log-dir" in line for line in lines) == 1
     assert sum("cannot write stdout: No space left" in line for line in lines) == 1
+
+
+def test_a_stream_that_does_not_block_loses_nothing():
+    """Some callers give their programs such a pipe, and read it when they have time."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    lines = [character * length for character, length in zip("abcdef", (10, 200_000, 3, 70_000, 9000, 1), strict=True)]
+    read = []
+
+    def late():
+        eventually(lambda: not select.select([], [writer], [], 0)[1])
+        with open(reader) as stream:
+            read.extend(stream)
+
+    thread = threading.Thread(target=late)
+    thread.start()
+    said = io.StringIO()
+    with open(writer, "w") as stdout:
+        output = TaggedOutput(stdout=stdout, stderr=said)
+        for line in lines:
+            output.out(3, line)
+    thread.join()
+    assert read == [f"[3] {line}\n" for line in lines] and not said.getvalue()
 
 
 def test_characters_that_the_output_lacks_are_escaped():
