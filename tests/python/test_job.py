@@ -464,23 +464,25 @@ def switch(tmp_path):
         process.wait()
 
 
-def test_a_switch_that_is_killed_is_a_typed_error_on_all_workers(run, switch):
+def test_a_switch_that_is_killed_is_a_typed_error_on_all_workers(run, switch, tmp_path):
     process, address, _ = switch
     code, out, err = run(
         """
 jaxina.init()
 add = summer()
-add()
-if rank == 0:
-    os.kill(int(os.environ["SWITCH_PID"]), signal.SIGKILL)
-killed = time.time()
+killed = os.environ["KILLED"]
 try:
+    add()  # in worker 1 this one may fail already
+    if rank == 0:
+        with open(killed, "w") as file: file.write(str(time.time()))
+        os.kill(int(os.environ["SWITCH_PID"]), signal.SIGKILL)
     for _ in range(100000): add()
 except jaxina.errors.SwitchUnreachableError as error:
-    print(time.time() - killed, error.message, flush=True)
+    print(time.time() - float(open(killed).read()), error.message, flush=True)
 """,
         *("-n", 2, "--aggregator", "udp", "--switch", address),
         SWITCH_PID=str(process.pid),
+        KILLED=str(tmp_path / "killed"),
     )
     assert code == 0, err
     assert len(out) == 2 and all(address in line for line in out), (out, err)
