@@ -56,7 +56,7 @@ if [ "$version" = newest ] && [ "$extent" != all ]; then
   mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")
 elif [ "$version" != newest ]; then
   # The private names come first: if one of them has changed, that is why the others fail.
-  tests=(tests/python/test_private_names.py tests/python/test_override.py tests/python/test_collectives_*.py tests/python/test_job.py)
+  tests=(tests/python/test_private_names.py tests/python/test_override.py tests/python/test_collectives_*.py tests/python/test_job*.py)
 fi
 options=()
 setup() { PYTHON=$python scripts/setup.sh "$venv"; }

@@ -1,6 +1,6 @@
 """A short run of the death campaign. It forks, so it runs in a process of its own.
 
-`make test-nightly` runs the long campaign. test_job.py has kills with real `lax.psum`.
+`make test-nightly` runs the long campaign. test_job_ends.py has kills with real `lax.psum`.
 """
 
 import json
