@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, TextIO, cast
 
 from jaxina.errors import SystemCallError
 
@@ -77,11 +77,14 @@ def put(stream: TextIO, text: str) -> OSError | None:
 
 
 def _write(stream: io.TextIOWrapper, data: bytes) -> None:
+    buffer = cast("io.RawIOBase", stream.buffer)  # with python -u it is one: it may take a part, or nothing
     while data:
         try:
-            data = data[stream.buffer.write(data) :]
+            taken = buffer.write(data)
         except BlockingIOError as error:
-            data = data[error.characters_written :]
+            taken = error.characters_written
+        data = data[taken or 0 :]
+        if data:
             _wait_for_reader(stream)
     while True:
         try:

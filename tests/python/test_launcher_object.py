@@ -213,7 +213,8 @@ def test_output_that_cannot_be_written_is_said_once_and_ends_nothing(tmp_path):
     assert sum("cannot write stdout: No space left" in line for line in lines) == 1
 
 
-def test_a_stream_that_does_not_block_loses_nothing():
+@pytest.mark.parametrize("buffering", [-1, 0], ids=["buffered", "python -u"])
+def test_a_stream_that_does_not_block_loses_nothing(buffering):
     """Some callers give their programs such a pipe, and read it when they have time."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -228,7 +229,7 @@ def test_a_stream_that_does_not_block_loses_nothing():
     thread = threading.Thread(target=late)
     thread.start()
     said = io.StringIO()
-    with open(writer, "w") as stdout:
+    with io.TextIOWrapper(open(writer, "wb", buffering), write_through=not buffering) as stdout:
         output = TaggedOutput(stdout=stdout, stderr=said)
         for line in lines:
             output.out(3, line)
