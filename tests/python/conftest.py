@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -45,3 +46,20 @@ def fabric(tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
     with contextlib.ExitStack() as stack:
         yield lambda **settings: Fabric(stack, tmp_path, **settings)
+
+
+@pytest.fixture
+def run_job(tmp_path: Path) -> Callable[..., Any]:
+    """Runs a program's text in launched processes: `launched_jobs.launch`, in this test's folder."""
+    from launched_jobs import launch
+
+    return functools.partial(launch, tmp_path)
+
+
+@pytest.fixture
+def job_switch(tmp_path: Path) -> Iterator[Any]:
+    """A switch for such a job: `launched_jobs.loopback_switch`."""
+    from launched_jobs import loopback_switch
+
+    with loopback_switch(tmp_path) as started:
+        yield started

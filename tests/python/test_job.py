@@ -94,9 +94,6 @@ def test_no_switch_at_the_address():
     assert job.current() is None
 
 
-# ---- launched processes
-
-
 def test_a_failed_callback_keeps_shutdown_from_waiting_for_nothing_else(monkeypatch):
     waited = []
 

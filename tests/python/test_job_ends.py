@@ -1,32 +1,20 @@
 """What ends a job of launched processes is a typed error in all of them."""
 
-import functools
 import signal
 import socket
 import time
 
 import pytest
-from launched_jobs import launch, loopback_switch
 
 
-@pytest.fixture
-def run(tmp_path):
-    return functools.partial(launch, tmp_path)
-
-
-@pytest.fixture
-def switch(tmp_path):
-    with loopback_switch(tmp_path) as started:
-        yield started
-
-
+# With direct, the control service is in worker 0.
 @pytest.mark.parametrize(
     "aggregator, devices, victim",
     [("embedded", 1, 1), ("embedded", 2, 1), ("udp", 2, 1), ("direct", 1, 1), ("direct", 1, 0)],
 )
-def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(run, aggregator, devices, victim):
+def test_a_killed_worker_is_a_typed_error_on_the_survivors_within_two_seconds(run_job, aggregator, devices, victim):
     survivors = [rank for rank in range(3) if rank != victim]
-    code, out, err = run(
+    code, out, err = run_job(
         f"""
 jaxina.init()
 add = summer()
@@ -53,8 +41,8 @@ except jaxina.errors.WorkerLostError as error:
 
 
 @pytest.mark.parametrize("aggregator", ["embedded", "udp"])
-def test_devices_of_one_process_that_disagree_end_the_job_for_all(run, aggregator):
-    code, out, err = run(
+def test_devices_of_one_process_that_disagree_end_the_job_for_all(run_job, aggregator):
+    code, out, err = run_job(
         """
 from jax import lax
 jaxina.init(timeout=30)
@@ -85,8 +73,8 @@ leave(0, 0, 1)
 
 
 @pytest.mark.parametrize("aggregator", ["embedded", "udp"])
-def test_an_uncaught_exception_ends_the_others(run, aggregator):
-    code, out, err = run(
+def test_an_uncaught_exception_ends_the_others(run_job, aggregator):
+    code, out, err = run_job(
         """
 jaxina.init()
 add = summer()
@@ -104,8 +92,8 @@ except jaxina.errors.JaxinaError as error:
     assert len(out) == 1 and out[0].startswith("[0] WORKER_LOST"), (out, err)
 
 
-def test_a_process_that_never_calls_init_is_named_in_all_others(run):
-    code, out, err = run(
+def test_a_process_that_never_calls_init_is_named_in_all_others(run_job):
+    code, out, err = run_job(
         """
 if rank == 2:
     time.sleep(30)
@@ -121,8 +109,8 @@ except jaxina.errors.NeverJoinedError as error:
     assert len(out) == 3 and all("process 2 of 4 did not call jaxina.init()" in line for line in out)
 
 
-def test_a_process_that_never_comes_to_the_psum_is_named(run):
-    code, out, err = run(
+def test_a_process_that_never_comes_to_the_psum_is_named(run_job):
+    code, out, err = run_job(
         """
 jaxina.init(timeout=6)
 add = summer()
@@ -141,8 +129,8 @@ except jaxina.errors.NeverJoinedError as error:
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"], ids=["exit", "SIGKILL"])
-def test_a_process_that_ends_before_the_first_psum_is_not_waited_for(run, end):
-    _, out, err = run(
+def test_a_process_that_ends_before_the_first_psum_is_not_waited_for(run_job, end):
+    _, out, err = run_job(
         f"""
 import signal
 jaxina.init()
@@ -161,8 +149,8 @@ except jaxina.errors.WorkerLostError as error:
     assert len(out) == 2 and all("True worker 1 (process 1) ended" in line for line in out), (out, err)
 
 
-def test_processes_that_disagree_are_a_mismatch_in_all(run):
-    code, out, err = run(
+def test_processes_that_disagree_are_a_mismatch_in_all(run_job):
+    code, out, err = run_job(
         """
 try:
     jaxina.init(block_size=256 if rank else 128)
@@ -176,11 +164,11 @@ except jaxina.errors.MismatchError as error:
     assert len(out) == 3 and all("block_size" in line for line in out)
 
 
-def test_no_switch_is_a_typed_error_in_all_and_another_init_may_follow(run):
+def test_no_switch_is_a_typed_error_in_all_and_another_init_may_follow(run_job):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
     began = time.monotonic()
-    code, out, err = run(
+    code, out, err = run_job(
         """
 # Waits patiently until both are here, so that `join_timeout` is only the time for the switch.
 jax.distributed.initialize(num_processes=2, process_id=rank)
@@ -198,9 +186,9 @@ summer()()
     assert "Aborted" not in err and "core dumped" not in err
 
 
-def test_a_switch_that_is_killed_is_a_typed_error_on_all_workers(run, switch, tmp_path):
-    process, address, _ = switch
-    code, out, err = run(
+def test_a_switch_that_is_killed_is_a_typed_error_on_all_workers(run_job, job_switch, tmp_path):
+    process, address, _ = job_switch
+    code, out, err = run_job(
         """
 jaxina.init()
 add = summer()

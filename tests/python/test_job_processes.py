@@ -1,28 +1,16 @@
 """jaxina.init and jaxina.shutdown in launched processes that sum."""
 
-import functools
 import json
 import re
 
 import pytest
 from control_fakes import eventually
-from launched_jobs import TRANSPORTS, launch, loopback_switch
-
-
-@pytest.fixture
-def run(tmp_path):
-    return functools.partial(launch, tmp_path)
-
-
-@pytest.fixture
-def switch(tmp_path):
-    with loopback_switch(tmp_path) as started:
-        yield started
+from launched_jobs import TRANSPORTS
 
 
 @pytest.mark.parametrize("aggregator", TRANSPORTS)
-def test_processes_sum_and_leave_in_order(run, aggregator, tmp_path):
-    code, out, err = run(
+def test_processes_sum_and_leave_in_order(run_job, aggregator, tmp_path):
+    code, out, err = run_job(
         "jaxina.init()\nadd = summer()\nfor _ in range(3): add()\nprint('done')",
         *("-n", 2, "--devices-per-process", 2, "--aggregator", aggregator),
         *("--stats", "--stats-json", tmp_path / "stats.json"),
@@ -37,9 +25,9 @@ def test_processes_sum_and_leave_in_order(run, aggregator, tmp_path):
     assert "WARNING" not in err
 
 
-def test_a_process_finishes_what_it_has_dropped_before_it_leaves(run):
+def test_a_process_finishes_what_it_has_dropped_before_it_leaves(run_job):
     """Process 1 does not keep the sum. It leaves the job long before process 0 begins that sum."""
-    code, out, err = run(
+    code, out, err = run_job(
         """
 jaxina.init(timeout=20)
 mesh = Mesh(np.array(jax.devices()), ("w",))
@@ -64,8 +52,8 @@ print("done")
 
 
 @pytest.mark.parametrize("aggregator", TRANSPORTS)
-def test_init_again_after_shutdown_in_all_processes(run, aggregator):
-    code, out, err = run(
+def test_init_again_after_shutdown_in_all_processes(run_job, aggregator):
+    code, out, err = run_job(
         """
 for turn in range(3):
     with jaxina.init() as job:
@@ -79,14 +67,11 @@ for turn in range(3):
     assert sorted(out) == sorted(f"[{r}] {turn} 1" for r in range(2) for turn in range(3))
 
 
-# With direct, the control service is in worker 0.
-
-
-def test_one_stream_leaves_a_process_however_many_devices_it_has(run, tmp_path):
+def test_one_stream_leaves_a_process_however_many_devices_it_has(run_job, tmp_path):
     first = {}
     for devices in (1, 3):
         stats = tmp_path / f"{devices}.json"
-        code, _, err = run(
+        code, _, err = run_job(
             "jaxina.init()\nadd = summer()\nfor _ in range(3): add(5000)",
             *("-n", 2, "--devices-per-process", devices, "--aggregator", "udp"),
             *("--stats-json", stats),
@@ -98,16 +83,16 @@ def test_one_stream_leaves_a_process_however_many_devices_it_has(run, tmp_path):
     assert first[1] == first[3] > 0
 
 
-def test_init_after_the_first_use_of_devices_says_so(run):
-    code, _, err = run("jax.devices()\njaxina.init(join_timeout=3)", "-n", 2)
+def test_init_after_the_first_use_of_devices_says_so(run_job):
+    code, _, err = run_job("jax.devices()\njaxina.init(join_timeout=3)", "-n", 2)
     assert code == 1 and "call it before anything that asks for devices" in err
     assert "Aborted" not in err and "Check failure" not in err
 
 
-def test_a_run_uses_the_switch_it_is_given_and_leaves_it_empty(run, switch):
-    _, address, log = switch
+def test_a_run_uses_the_switch_it_is_given_and_leaves_it_empty(run_job, job_switch):
+    _, address, log = job_switch
     options = ("-n", 2, "--aggregator", "udp", "--switch", address)
-    code, _, err = run("jaxina.init()\nsummer()()", *options)
+    code, _, err = run_job("jaxina.init()\nsummer()()", *options)
     assert code == 0, err
     assert eventually(lambda: re.search(r"job \d+: ended", log.read_text()))
     assert "complete" in log.read_text() and "aborted" not in log.read_text()

@@ -219,10 +219,10 @@ def test_a_stream_that_does_not_block_loses_nothing(buffering):
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     lines = [character * length for character, length in zip("abcdef", (10, 200_000, 3, 70_000, 9000, 1), strict=True)]
-    read = []
+    filled, read = [], []
 
     def late():
-        eventually(lambda: not select.select([], [writer], [], 0)[1])
+        filled.append(eventually(lambda: not select.select([], [writer], [], 0)[1]))
         with open(reader) as stream:
             read.extend(stream)
 
@@ -234,6 +234,7 @@ def test_a_stream_that_does_not_block_loses_nothing(buffering):
         for line in lines:
             output.out(3, line)
     thread.join()
+    assert filled == [True]
     assert read == [f"[3] {line}\n" for line in lines] and not said.getvalue()
 
 
