@@ -12,7 +12,7 @@ cost decides. `experiments.sensitivity` says how far the winners depend on error
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from experiments.records import RESULTS
 from experiments.ways import OVERLAPS, Costs, Way, fastest, ways
 
 SPEEDS = (1, 10, 100)  # Gbit/s
+_SPEEDS = ", ".join(map(str, SPEEDS[:-1])) + f" and {SPEEDS[-1]}"
 SMALL, PAPER, FREE = SCALES = ("small", "paper", "paper, free")
 
 AllWays = Mapping[str, Mapping[Case, list[Way]]]
@@ -40,43 +41,55 @@ def all_ways_of(groups: Groups, costs: Costs) -> AllWays:
 
 
 def table(all_ways: AllWays) -> str:
-    """Returns all ways as Markdown: speed-ups over float32 in a ring, and the fastest compressors."""
-    lines = []
+    """Returns all ways as Markdown: steps to the target, speed-ups over float32 in a ring, and who is fastest."""
+    by_case = all_ways[SMALL]  # steps are those of our runs on all scales
+    reach = [spec for spec in _specs(by_case) if any(w.spec == spec and w.steps for f in by_case.values() for w in f)]
+    never = [f"`{spec}`" for spec in _specs(by_case) if spec not in reach]
+    lines = [
+        "## Steps to the target",
+        "",
+        "Relative to float32's. A dash: never reached, or not run. "
+        + (f"Nowhere reached by {', '.join(never)}." if never else ""),
+        "",
+        *_compared(by_case, reach, lambda way, ring: f"{way.steps / ring.steps:.2f}"),
+    ]
+
+    def speedups(way: Way, ring: Way) -> str:
+        return " / ".join(f"{ring.seconds(gbps) / way.seconds(gbps):.2f}" for gbps in SPEEDS)
+
     for scale, by_case in all_ways.items():
         lines += [
             f"## {_TITLES[scale]}",
             "",
-            "Speed-up over float32 in a ring, in time to the target (its steps, relative to float32's, in front).",
+            f"Speed-up over float32 in a ring, in time to the target, at {_SPEEDS} Gbit/s.",
             "",
-            "| compressor | "
-            + " | ".join(f"{w.workload}: steps | " + " | ".join(f"{s}G" for s in SPEEDS) for w in by_case)
-            + " |",
-            "|---|" + "---:|" * (4 * len(by_case)),
-        ]
-        for spec in dict.fromkeys(way.spec for found in by_case.values() for way in found):
-            cells = []
-            for found in by_case.values():
-                by_spec = {way.spec: way for way in found}
-                ring, way = by_spec[BASELINE], by_spec.get(spec)
-                if way is None or way.steps is None:
-                    cells += ["-", *["-"] * len(SPEEDS)]
-                else:
-                    cells += [
-                        f"{way.steps / ring.steps:.2f}",
-                        *[f"{ring.seconds(gbps) / way.seconds(gbps):.2f}" for gbps in SPEEDS],
-                    ]
-            lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
-        lines += [
-            "",
-            "Fastest: "
-            + "; ".join(
-                f"{case.workload} " + ", ".join(f"`{fastest(found, gbps).spec}` at {gbps}" for gbps in SPEEDS)
+            *_compared(by_case, reach, speedups),
+            "| fastest | " + " | ".join(f"{gbps} Gbit/s" for gbps in SPEEDS) + " |",
+            "|---|" + "---|" * len(SPEEDS),
+            *(
+                f"| {case.workload} | " + " | ".join(f"`{fastest(found, gbps).spec}`" for gbps in SPEEDS) + " |"
                 for case, found in by_case.items()
-            )
-            + " (Gbit/s).",
+            ),
             "",
         ]
-    return "\n".join([*lines, "A dash: the target was never reached.", ""])
+    return "\n".join(lines)
+
+
+def _specs(by_case: Mapping[Case, list[Way]]) -> list[str]:
+    return list(dict.fromkeys(way.spec for found in by_case.values() for way in found))
+
+
+def _compared(by_case: Mapping[Case, list[Way]], specs: list[str], cell: Callable[[Way, Way], str]) -> list[str]:
+    """Returns a table: a compressor in each row, a workload in each column, and `cell` of a way and float32's."""
+    lines = ["| compressor | " + " | ".join(case.workload for case in by_case) + " |", "|---|" + "---:|" * len(by_case)]
+    for spec in specs:
+        cells = []
+        for found in by_case.values():
+            by_spec = {way.spec: way for way in found}
+            way = by_spec.get(spec)
+            cells.append(cell(way, by_spec[BASELINE]) if way is not None and way.steps is not None else "-")
+        lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
+    return [*lines, ""]
 
 
 def overlaps(all_ways: AllWays) -> str:
@@ -148,15 +161,15 @@ def plot(all_ways: AllWays, file: Path) -> None:
     reached = {way.spec for found in all_ways[SMALL].values() for way in found if way.steps is not None}
     specs = [spec for spec in SHOWN if spec in reached]  # few enough that each has a colour of its own
     figure, rows = plt.subplots(
-        len(all_ways),
         len(cases),
-        figsize=(max(3.3 * len(cases), 8), 3.1 * len(all_ways)),
+        len(all_ways),
+        figsize=(3.6 * len(all_ways), 2.5 * len(cases) + 1.0),
         sharex=True,
         layout="constrained",
         squeeze=False,
     )
-    for panels, (scale, by_case) in zip(rows, all_ways.items(), strict=True):
-        for axes, case in zip(panels, cases, strict=True):
+    for panels, case in zip(rows, cases, strict=True):
+        for axes, (scale, by_case) in zip(panels, all_ways.items(), strict=True):
             by_spec = {way.spec: way for way in by_case[case]}
             for number, spec in enumerate(specs):
                 way = by_spec.get(spec)
@@ -164,22 +177,21 @@ def plot(all_ways: AllWays, file: Path) -> None:
                     continue
                 gain = [by_spec[BASELINE].seconds(s) / way.seconds(s) for s in speeds]
                 axes.plot(speeds, gain, label=name(spec), **{**line(number), "markevery": 12})
-            axes.set(xscale="log", title=f"{case.workload}, {_SHORT[scale]}")
+            axes.set(xscale="log", xticks=SPEEDS, xticklabels=SPEEDS, title=f"{case.workload}, {_SHORT[scale]}")
             readable_log_scale(axes)
             axes.grid(alpha=0.3, which="both")
-        panels[0].set_ylabel("speed-up over float32, ring")
+        panels[0].set_ylabel("speed-up over a ring")
     for axes in rows[-1]:
         axes.set_xlabel("network, Gbit/s")
     legends = [axes.get_legend_handles_labels() for axes in rows.flat]
     handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
-    columns = min(2 * len(cases), 5)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize=9)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=9)
     figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
     figure.savefig(file, dpi=100)
     plt.close(figure)
 
 
-SHOWN = (BASELINE, "int32", "int8", "qsgd", "thc", "topk", "dgc:momentum=0.0", "powersgd")
+SHOWN = (BASELINE, "int32", "int8", "int16", "thc", "topk", "dgc:momentum=0.0", "powersgd")
 
 
 def main() -> None:
