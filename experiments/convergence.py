@@ -30,6 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import jaxina
 from experiments import rates, records, study_file, workloads
+from experiments.allocator import keep_freed_memory
 from experiments.claims import Claims
 from experiments.grid import DEFAULT, Grid
 from experiments.records import Setting
@@ -53,6 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
         study = _chosen(study, options)
         study.entries()  # raises if a compressor that was named does not exist
     jax.config.update("jax_num_cpu_devices", max(study.workers))
+    keep_freed_memory()
     Study(study).run()
 
 

@@ -156,3 +156,31 @@ def test_workers_train_as_one_would(tmp_path):
 def test_workers_of_several_processes_train_as_one_would(tmp_path):
     launcher = [Path(sys.executable).with_name("jaxina"), "run", "-n", "2"]
     assert sorted(check(launcher, LINE + IN_A_JOB, tmp_path)) == ["[0] done", "[1] done"]
+
+
+FREE_AND_TAKE = """
+import ctypes, resource, sys
+sys.path.insert(0, sys.argv[1])
+from experiments.allocator import keep_freed_memory
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes, libc.memset.argtypes = [ctypes.c_void_p], [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+
+def faults(times, size=64 << 20):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(times):
+        buffer = libc.malloc(size)
+        libc.memset(buffer, 1, size)
+        libc.free(buffer)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+dropped = faults(3)
+keep_freed_memory()
+faults(1)
+print("kept" if faults(3) < dropped / 10 else "dropped")
+"""
+
+
+def test_freed_memory_is_kept_for_the_next_step(tmp_path):
+    assert check([sys.executable], FREE_AND_TAKE, tmp_path) == ["kept"]
