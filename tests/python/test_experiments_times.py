@@ -109,7 +109,7 @@ def test_tables_of_times_by_hand():
         Way("terngrad", None, 0.0, 0.0, 1.0, None, 1.0),
     ]
     by_case = {Case("ncf", 4): found, Case("gan", 4): found[:1]}
-    scales = {scale: by_case for scale in time_to_accuracy.SCALES}
+    scales = dict.fromkeys(time_to_accuracy.SCALES, by_case)
     lines = time_to_accuracy.table(scales).splitlines()
     assert "Nowhere reached by `terngrad`." in lines[2]
     assert [line for line in lines if line.startswith("| `topk`")] == [
