@@ -40,6 +40,7 @@ from jaxina.errors import InvalidArgumentError
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 DEFAULT = CONFIGS / "convergence.toml"
+SIXTEEN_WORKERS = CONFIGS / "sixteen_workers.toml"
 TRANSFORMERS = CONFIGS / "transformers.toml"
 MOMENTUM = CONFIGS / "momentum.toml"
 

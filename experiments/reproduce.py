@@ -55,6 +55,7 @@ ANALYSES = {
 # Tables and figures of the studies. They take seconds and are made each time.
 PAGES = {
     "tables and figures": "summarize --size {size} " + " ".join(f"experiments/configs/{name}.toml" for name in CONFIGS),
+    "overview": "overview",
     "emulated speed-ups": "emulator",
     "time to accuracy": "time_to_accuracy",
 }

@@ -24,16 +24,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments import figures, grid, rates, statistics, study_file
+from experiments.beside import Beside, beside_baseline
 from experiments.grid import Grid
 from experiments.paper import TABLE4
 from experiments.recorded import (
     BASELINE,
     Record,
-    differences,
     final_scores,
     grouped,
     largest_loss_difference,
-    pairs,
 )
 from experiments.records import Setting, by_id
 
@@ -49,43 +48,6 @@ def cell(runs: Sequence[Record]) -> str:
     if diverged:
         parts.append(f"{diverged} of {len(runs)} diverge")
     return ", ".join(parts)
-
-
-def beside_baseline(by_compressor: Mapping[str, list[Record]], margin: float) -> dict[str, tuple[str, str]]:
-    """Compares all compressors of a case with the baseline. They are one family for Holm's correction.
-
-    Returns:
-      By compressor, the mean difference with its confidence interval, and the verdict. Without a baseline, nothing.
-    """
-    baseline = by_compressor.get(BASELINE, [])
-    cells, family = {}, {}
-    for spec, runs in by_compressor.items():
-        if spec == BASELINE or not final_scores(baseline):
-            continue
-        found = differences(runs, baseline)
-        interval = f"{np.mean(found):+.2g}" if found else ""
-        if len(found) > 1:
-            interval += f" ± {statistics.half_interval(found):.2g}"
-        why_not = _why_no_verdict(runs, baseline)
-        cells[spec] = (interval, why_not)
-        if not why_not:
-            family[spec] = statistics.compare(found, margin)
-    higher = next(iter(by_compressor.values()))[0]["outcome"]["higher_is_better"]
-    for spec, verdict in zip(family, statistics.verdicts(list(family.values()), higher), strict=True):
-        cells[spec] = (cells[spec][0], verdict)
-    return cells
-
-
-def _why_no_verdict(runs: Sequence[Record], baseline: Sequence[Record]) -> str:
-    """Returns why the paired tests cannot compare a compressor's runs with the baseline's; empty if they can."""
-    if any(len({run["setting"]["seed"] for run in of_one}) < len(of_one) for of_one in (runs, baseline)):
-        return "search not over"  # so there are runs with several rates, and a seed would count several times
-    if len({run["outcome"].get("base", "") for run in (*runs, *baseline)}) > 1:
-        return "several bases"
-    if len(final_scores(runs)) < len(runs):
-        return "diverges"
-    paired, found = pairs(runs, baseline), differences(runs, baseline)
-    return "" if len(found) == len(paired) >= statistics.FEWEST_SEEDS else "too few seeds"
 
 
 def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -> str:
@@ -120,6 +82,7 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
             "|---|---:|---:|---|---|---|---:|---:|---:|---|",
         ]
         beside = beside_baseline(by_compressor, margin)
+        nothing = Beside((), "")
         for spec in figures.ordered(by_compressor):
             runs = by_compressor[spec]
             lines.append(
@@ -129,7 +92,8 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
                         ", ".join(sorted({f"x {run['setting']['learning_rate_scale']:g}" for run in runs})),
                         str(len(runs)),
                         cell(runs),
-                        *beside.get(spec, ("", "")),
+                        beside.get(spec, nothing).interval,
+                        beside.get(spec, nothing).verdict,
                         f"{100 * largest_loss_difference(runs, baseline):.2g} %",
                         f"{_mean(runs, 'sent'):,.0f}",
                         f"{_mean(runs, 'received'):,.0f}",

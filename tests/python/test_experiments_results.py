@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("optax")
 from experiment_runs import MARGINS, SETTING, recorded_group, run_of, run_with
 
 from experiments import grid, records
+from experiments.beside import beside_baseline
 from experiments.rates import Search
 from experiments.recorded import Case
 
@@ -95,37 +97,61 @@ def test_the_table_gives_verdicts_and_says_where_it_cannot():
 
     Seeds that the baseline lacks have no difference. They do not take the verdict of the others away.
     """
-    from experiments import summarize
-
     noise = (0.0001, -0.0001, 0.0002, -0.0002, 0.0, 0.0, 0.0)
     runs = [run_of(seed, 0.5 + seed / 10, "none") for seed in range(5)]
     for compressor, shift, seeds in (("worse", -0.03, 5), ("same", 0.0001, 5), ("few", 0.0, 3), ("more", 0.0, 7)):
         runs += [run_of(seed, 0.5 + seed / 10 + shift + noise[seed], compressor) for seed in range(seeds)]
     runs += [run_of(seed, 0.5 if seed else None, "lost") for seed in range(5)]
-    found = {spec: verdict for spec, (_, verdict) in summarize.beside_baseline(recorded_group(runs), 0.01).items()}
+    found = {spec: beside.verdict for spec, beside in beside_baseline(recorded_group(runs), 0.01).items()}
     assert found.pop("worse") == "different: worse"
     assert found == {"same": "equivalent", "more": "equivalent", "few": "too few seeds", "lost": "diverges"}
     without = recorded_group([run for run in runs if run["setting"]["compressor"] != "none"])
-    assert summarize.beside_baseline(without, 0.01) == {}
+    assert beside_baseline(without, 0.01) == {}
 
 
 @pytest.mark.parametrize("of", ["none", "other"])
 def test_a_seed_with_two_rates_counts_as_none(of):
     """As long as a search is not over, the table has the runs of all rates."""
-    from experiments import summarize
-
     runs = [run_of(seed, 0.5 + seed / 10, name) for seed in range(5) for name in ("none", "other")]
-    assert summarize.beside_baseline(recorded_group(runs), 0.01)["other"][1] == "equivalent"
+    assert beside_baseline(recorded_group(runs), 0.01)["other"].verdict == "equivalent"
     runs += [run_of(seed, 0.5 + seed / 10, of) for seed in range(5)]
-    assert summarize.beside_baseline(recorded_group(runs), 0.01)["other"][1] == "search not over"
+    assert beside_baseline(recorded_group(runs), 0.01)["other"].verdict == "search not over"
 
 
 def test_runs_on_different_bases_get_no_verdict():
-    from experiments import summarize
-
     runs = [run_of(seed, 0.5 + seed / 10, name) for seed in range(5) for name in ("none", "other")]
     runs[-1]["outcome"]["base"] = "another"
-    assert summarize.beside_baseline(recorded_group(runs), 0.01)["other"][1] == "several bases"
+    assert beside_baseline(recorded_group(runs), 0.01)["other"].verdict == "several bases"
+
+
+def test_the_overview_is_in_margins_and_up_is_better(tmp_path):
+    """An error that is lower by 0.02 is better by two margins. What the first study lacks comes from the second."""
+    from experiments import overview
+
+    noise = (0.0001, -0.0001, 0.0002, -0.0002, 0.0)
+
+    def study(**shifts):
+        runs = [
+            run_of(seed, 0.5 + seed / 10 + shift + (noise[seed] if shift else 0.0), compressor)
+            for compressor, shift in shifts.items()
+            for seed in range(5)
+        ]
+        for run in runs:
+            run["outcome"]["higher_is_better"] = False
+        return types.SimpleNamespace(margins={"ncf": 0.01}, recorded=lambda: runs)
+
+    first = study(none=0.0, better=-0.02, same=0.0002, worse=0.2)
+    found = overview.cells([first, study(none=0.0, better=0.5, more=0.12)])
+    (by_spec,) = found.values()
+    assert {spec: (str(cell), cell.kind) for spec, cell in by_spec.items()} == {
+        "better": ("+2.0", overview.BETTER),
+        "same": ("-0.02", overview.EQUIVALENT),
+        "worse": ("-20", overview.WORSE),
+        "more": ("-12", overview.WORSE),
+    }
+    assert "| `worse` | -20 worse |" in overview.document(found)
+    overview.plot(found, tmp_path / "overview.png")
+    assert (tmp_path / "overview.png").stat().st_size > 10_000
 
 
 def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own_colour():

@@ -1,0 +1,173 @@
+"""Shows on one page how every compressor ended beside float32, on all workloads.
+
+    python -m experiments.overview         # writes results/overview.md and .png
+
+The differences and verdicts are those of the studies. Differences are in margins, so that workloads compare, and more
+is better. What a study of the same case lacks comes from the study of momentum.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from experiments import figures
+from experiments.beside import beside_baseline
+from experiments.grid import DEFAULT, MOMENTUM, SIXTEEN_WORKERS, TRANSFORMERS, Grid
+from experiments.recorded import Case, grouped
+from experiments.records import RESULTS
+
+STUDIES = (DEFAULT, TRANSFORMERS, SIXTEEN_WORKERS, MOMENTUM)
+
+EQUIVALENT, UNDECIDED, WORSE, BETTER, NONE = "=", "?", "worse", "better", "-"
+_MEANING = {
+    EQUIVALENT: "equivalent",
+    UNDECIDED: "undecided",
+    WORSE: "worse",
+    BETTER: "better",
+    NONE: "no verdict",
+}
+_COLOURS = {  # tints of Okabe and Ito's, dark enough to tell apart and light enough to read on
+    EQUIVALENT: "#8fc7e8",
+    UNDECIDED: "#f2f2f2",
+    WORSE: "#f0b27a",
+    BETTER: "#8fd6bd",
+    NONE: "#ffffff",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """How a compressor ended on a workload.
+
+    Attributes:
+      margins: the mean difference from float32 in margins; above 0 is better. NaN if there are no differences.
+      kind: EQUIVALENT, UNDECIDED, WORSE, BETTER or NONE.
+    """
+
+    margins: float
+    kind: str
+
+    def __str__(self) -> str:
+        if math.isnan(self.margins):
+            return "diverges"
+        size = abs(self.margins)
+        if size < 0.005:
+            return "0"
+        return f"{self.margins:+.{0 if size >= 9.95 else 1 if size >= 0.095 else 2}f}"
+
+
+Cells = Mapping[Case, Mapping[str, Cell]]
+"""case -> compressor -> cell."""
+
+
+def cells(studies: Sequence[Grid]) -> Cells:
+    """Returns all compressors of all cases. Where two studies have one, the earlier study counts."""
+    found: dict[Case, dict[str, Cell]] = collections.defaultdict(dict)
+    for study in studies:
+        for case, runs in grouped(study.recorded()).items():
+            margin = study.margins[case.workload]
+            higher = next(iter(runs.values()))[0]["outcome"]["higher_is_better"]
+            for spec, beside in beside_baseline(runs, margin).items():
+                cell = Cell((1 if higher else -1) * beside.mean / margin, kind_of(beside.verdict))
+                found[case].setdefault(spec, cell)
+    return dict(found)
+
+
+def kind_of(verdict: str) -> str:
+    """Returns the kind of a verdict of `statistics.verdicts`. A reason why there is none is NONE."""
+    if verdict.startswith("equivalent"):
+        return EQUIVALENT
+    return {"undecided": UNDECIDED, "different: worse": WORSE, "different: better": BETTER}.get(verdict, NONE)
+
+
+def document(found: Cells) -> str:
+    """Returns the page, as Markdown."""
+    lines = [
+        "# Overview",
+        "",
+        (
+            "Written by `python -m experiments.overview`. Final metrics minus float32's, means over seeds, in margins: "
+            "+1 is better by as much as still counts as equal, -1 is worse by as much. =: equivalent. ?: undecided. "
+            "The intervals are in the pages of the studies."
+        ),
+        "",
+    ]
+    for workers, by_case in _by_workers(found):
+        lines += [
+            f"## {workers} workers",
+            "",
+            "| compressor | " + " | ".join(case.workload for case in by_case) + " |",
+            "|---|" + "---:|" * len(by_case),
+        ]
+        for spec in _specs(by_case):
+            row = [by_case[case].get(spec) for case in by_case]
+            words = ["" if cell is None else f"{cell} {cell.kind}" for cell in row]
+            lines.append(f"| `{spec}` | " + " | ".join(words) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def plot(found: Cells, file: Path) -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch, Rectangle
+
+    tables = _by_workers(found)
+    heights = [1.6 + len(_specs(by_case)) for _, by_case in tables]
+    figure, rows = plt.subplots(
+        len(tables),
+        1,
+        figsize=(10, 0.27 * sum(heights) + 0.8),
+        height_ratios=heights,
+        layout="constrained",
+        squeeze=False,
+    )
+    columns = max(len(by_case) for _, by_case in tables)
+    for axes, (workers, by_case) in zip(rows.flat, tables, strict=True):
+        specs = _specs(by_case)
+        for x, case in enumerate(by_case):
+            for y, spec in enumerate(specs):
+                if (cell := by_case[case].get(spec)) is not None:
+                    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=_COLOURS[cell.kind], edgecolor="white"))
+                    axes.text(x + 0.5, y + 0.5, str(cell), ha="center", va="center", fontsize=9)
+        axes.set(xlim=(0, columns), ylim=(len(specs), 0), title=f"{workers} workers")
+        axes.set_xticks([x + 0.5 for x in range(len(by_case))], [case.workload for case in by_case])
+        axes.set_yticks([y + 0.5 for y in range(len(specs))], [figures.name(spec) for spec in specs])
+        axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+        axes.spines[:].set_visible(False)
+    kinds = {cell.kind for by_spec in found.values() for cell in by_spec.values()}
+    patches = [
+        Patch(facecolor=_COLOURS[kind], edgecolor="grey", label=_MEANING[kind]) for kind in _MEANING if kind in kinds
+    ]
+    figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=9)
+    figure.suptitle("Final metric minus float32's, in margins; above 0 is better")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _by_workers(found: Cells) -> list[tuple[int, Cells]]:
+    return [
+        (workers, {case: by_spec for case, by_spec in found.items() if case.workers == workers})
+        for workers in sorted({case.workers for case in found})
+    ]
+
+
+def _specs(by_case: Cells) -> list[str]:
+    return figures.ordered(spec for by_spec in by_case.values() for spec in by_spec)
+
+
+def main() -> None:
+    found = cells([Grid.read(file) for file in STUDIES])
+    if not found:
+        print("no study has runs yet")
+        return
+    (RESULTS / "overview.md").write_text(document(found))
+    plot(found, RESULTS / "overview.png")
+    print(RESULTS / "overview.md")
+
+
+if __name__ == "__main__":
+    main()
