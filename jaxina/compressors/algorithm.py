@@ -59,6 +59,14 @@ class Algorithm(abc.ABC):
         del x, key
         return {}
 
+    def mean_shows_non_finite(self, context: Context) -> bool:
+        """Whether a NaN or an infinity of any worker makes the mean NaN or infinite, on all workers.
+
+        Then leaves of any values come to `reduce`, and none of its memory is kept of them.
+        """
+        del context
+        return False
+
     def propose(self, x: jax.Array) -> Arrays:
         """Makes small arrays whose elementwise maximum all workers need before they encode.
 

@@ -70,8 +70,12 @@ class NarrowWords(Compressor):
         if not 0 <= self.seed < 2**64:
             raise InvalidArgumentError(f"seed must be from 0 to 2^64 - 1, not {self.seed}")
 
+    def mean_shows_non_finite(self, context: Context) -> bool:
+        """The engine sums NaN and infinities as IEEE-754 does. Error feedback encodes here what must be finite."""
+        return self._is_carried(context) and not self.error_feedback
+
     def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
-        if self.block != context.wire_block:
+        if not self._is_carried(context):
             return (yield from super().reduce(x, state, context))
         x = self.with_memory(x, state)
         sent = x
@@ -111,6 +115,9 @@ class NarrowWords(Compressor):
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         bound = 2 ** (self.bits - 1)
         return {"words": integers(-bound, bound - 1)}
+
+    def _is_carried(self, context: Context) -> bool:
+        return self.block == context.wire_block
 
     def _decoded(self, payload: Arrays, context: Context, shift: int | jax.Array) -> jax.Array:
         words, exponents = payload["words"], context.agreed["exponents"]

@@ -65,4 +65,5 @@ def _reduce_any(compressor: Compressor, x: jax.Array, state: Arrays, context: Co
 
     if compressor.carries_non_finite:
         return (yield from reduce(x, state, context))
-    return (yield from non_finite.flagged(reduce, x, state, context))
+    kept_out = non_finite.looked_at if compressor.mean_shows_non_finite(context) else non_finite.flagged
+    return (yield from kept_out(reduce, x, state, context))

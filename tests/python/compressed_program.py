@@ -16,15 +16,16 @@ from jaxina import compressors
 
 SIZES = (5000, 300, 1, 4096)
 STEPS = 3
-POISONED = 1  # the step in which a gradient is NaN
+POISONED = 1  # the step in which gradients are not finite
 
 
 def gradients(workers: int, step: int) -> list[np.ndarray]:
-    """For each size float32[workers, size], with heavy tails and a NaN in one leaf of one step."""
+    """For each size float32[workers, size], with heavy tails, and in one step a NaN and an infinity in a leaf each."""
     random = np.random.default_rng(step)
     arrays = [random.standard_t(2, (workers, size)).astype(np.float32) for size in SIZES]
     if step == POISONED:
         arrays[1][workers - 1, 7] = np.nan
+        arrays[2][0, 0] = -np.inf
     return arrays
 
 
