@@ -39,6 +39,7 @@ struct Avx2Vector {
 
   static Words bit_and(Words a, Words b) { return _mm256_and_si256(a, b); }
   static Words add(Words a, Words b) { return _mm256_add_epi32(a, b); }
+  static Words subtract(Words a, Words b) { return _mm256_sub_epi32(a, b); }
   static Words shift_right_signed(Words a, std::uint32_t bits) {
     return _mm256_sra_epi32(a, _mm_cvtsi32_si128(static_cast<int>(bits)));
   }
@@ -69,11 +70,37 @@ struct Avx2Vector {
   static Words select(Mask mask, Words a, Words b) { return _mm256_blendv_epi8(b, a, mask); }
 
   static Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static Floats subtract_floats(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
   static Mask at_least(Floats a, Floats b) { return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GE_OQ)); }
   static Floats to_floats(Words a) { return _mm256_cvtepi32_ps(a); }
   static Words to_integers(Floats a) { return _mm256_cvtps_epi32(a); }
+  static Words truncated(Floats a) {
+    const Floats half = fill_float(0x1p31f);  // from here on, the conversion to signed integers fails
+    const Floats upper = _mm256_cmp_ps(a, half, _CMP_GE_OQ);
+    const Words lower_bits = _mm256_cvttps_epi32(_mm256_sub_ps(a, _mm256_and_ps(upper, half)));
+    return add(lower_bits, _mm256_slli_epi32(as_words(upper), 31));
+  }
+
+  static Words random_words(std::uint64_t seed, std::uint64_t index) {
+    const __m256 first = _mm256_castsi256_ps(four_random_numbers(seed_from(seed, index)));
+    const __m256 second = _mm256_castsi256_ps(four_random_numbers(seed_from(seed, index + 4)));
+    const __m256 upper_halves = _mm256_shuffle_ps(first, second, _MM_SHUFFLE(3, 1, 3, 1));
+    return _mm256_permute4x64_epi64(_mm256_castps_si256(upper_halves), _MM_SHUFFLE(3, 1, 2, 0));
+  }
 
  private:
+  static __m256i of_64(std::uint64_t value) { return _mm256_set1_epi64x(static_cast<long long>(value)); }
+  static __m256i multiply_64(__m256i a, std::uint64_t b) {
+    const __m256i low = of_64(b), high = of_64(b >> 32);
+    const __m256i middle = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), low), _mm256_mul_epu32(a, high));
+    return _mm256_add_epi64(_mm256_mul_epu32(a, low), _mm256_slli_epi64(middle, 32));
+  }
+  static __m256i four_random_numbers(std::uint64_t seed) {
+    __m256i z = _mm256_add_epi64(of_64(seed), multiply_64(_mm256_set_epi64x(4, 3, 2, 1), kSplitMixStep));
+    z = multiply_64(_mm256_xor_si256(z, _mm256_srli_epi64(z, 30)), kSplitMixFirst);
+    z = multiply_64(_mm256_xor_si256(z, _mm256_srli_epi64(z, 27)), kSplitMixSecond);
+    return _mm256_xor_si256(z, _mm256_srli_epi64(z, 31));
+  }
   static __m128i load_half(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
   static __m128i narrowed(Words bits, const Float16*) {
     return _mm256_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT);

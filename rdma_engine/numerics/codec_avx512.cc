@@ -40,6 +40,7 @@ struct Avx512Vector {
 
   static Words bit_and(Words a, Words b) { return _mm512_and_si512(a, b); }
   static Words add(Words a, Words b) { return _mm512_add_epi32(a, b); }
+  static Words subtract(Words a, Words b) { return _mm512_sub_epi32(a, b); }
   static Words shift_right_signed(Words a, std::uint32_t bits) {
     return _mm512_sra_epi32(a, _mm_cvtsi32_si128(static_cast<int>(bits)));
   }
@@ -59,11 +60,26 @@ struct Avx512Vector {
   static Words select(Mask mask, Words a, Words b) { return _mm512_mask_blend_epi32(mask, b, a); }
 
   static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+  static Floats subtract_floats(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
   static Mask at_least(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
   static Floats to_floats(Words a) { return _mm512_cvtepi32_ps(a); }
   static Words to_integers(Floats a) { return _mm512_cvtps_epi32(a); }
+  static Words truncated(Floats a) { return _mm512_cvttps_epu32(a); }
+
+  static Words random_words(std::uint64_t seed, std::uint64_t index) {
+    const __m256i first = eight_random_words(seed_from(seed, index));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), eight_random_words(seed_from(seed, index + 8)), 1);
+  }
 
  private:
+  static __m512i of_64(std::uint64_t value) { return _mm512_set1_epi64(static_cast<long long>(value)); }
+  static __m256i eight_random_words(std::uint64_t seed) {
+    const __m512i lanes = _mm512_set_epi64(8, 7, 6, 5, 4, 3, 2, 1);
+    __m512i z = _mm512_add_epi64(of_64(seed), _mm512_mullo_epi64(lanes, of_64(kSplitMixStep)));
+    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 30)), of_64(kSplitMixFirst));
+    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 27)), of_64(kSplitMixSecond));
+    return _mm512_cvtepi64_epi32(_mm512_srli_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 31)), 32));
+  }
   static __m256i load_half(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
   static __m256i narrowed(Words bits, const Float16*) {
     return _mm512_cvtps_ph(as_floats(bits), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -75,7 +75,7 @@ struct FloatForm {
   }
   JAXINA_HOST_DEVICE static void encode_at_random(Element x, EncodeScale scale, std::uint32_t random,
                                                   std::uint32_t* words) {
-    words[0] = quantized_at_random(widened_bits(x), scale.factors, scale.limit, random);
+    words[0] = quantized_at_random<ScalarVector>(widened_bits(x), scale.factors, scale.limit, random);
   }
   JAXINA_HOST_DEVICE static Element decode(const std::uint32_t* words, DecodeScale scale, bool keep, Element old) {
     const std::uint32_t value = dequantized<ScalarVector>(words[0], scale);

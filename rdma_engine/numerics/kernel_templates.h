@@ -258,7 +258,7 @@ constexpr FloatKernels float_kernels_over() {
       .max_magnitude = max_magnitude<Wide, Element, false>,
       .max_finite_magnitude = max_magnitude<Wide, Element, true>,
       .quantize = quantize<Wide, Element>,
-      .quantize_at_random = quantize_at_random<Element>,
+      .quantize_at_random = quantize_at_random<Wide, Element>,
       .dequantize = dequantize<Wide, Element>,
       .dequantize_streaming = dequantize_streaming<Wide, Element>,
       .exchange = exchange<Wide, Element>,

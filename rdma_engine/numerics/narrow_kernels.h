@@ -13,22 +13,15 @@
 namespace jaxina::numerics {
 namespace {
 
-template <class Element, bool add>
-void quantize_at_random_to(const Element* x, std::size_t count, Factors factors, std::int32_t limit, std::uint64_t seed,
-                           std::uint32_t* dst) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t word =
-        quantized_at_random(ScalarVector::load_float(x + i), factors, limit, random_word(seed, i));
-    dst[i] = add ? dst[i] + word : word;
-  }
-}
-
-template <class Element>
+template <class Wide, class Element>
 void quantize_at_random(const void* elements, std::size_t count, Factors factors, std::int32_t limit,
                         std::uint64_t seed, bool add, std::uint32_t* dst) {
   const auto* x = static_cast<const Element*>(elements);
-  add ? quantize_at_random_to<Element, true>(x, count, factors, limit, seed, dst)
-      : quantize_at_random_to<Element, false>(x, count, factors, limit, seed, dst);
+  for_each_vector<Wide>(count, [=](auto vector, std::size_t i) {
+    using V = decltype(vector);
+    const auto word = quantized_at_random<V>(V::load_float(x + i), factors, limit, V::random_words(seed, i));
+    V::store(dst + i, add ? V::add(V::load(dst + i), word) : word);
+  });
 }
 
 // Packed words in memory. They may alias the 32-bit words that the packet is made of.

@@ -9,6 +9,7 @@
 
 #include "rdma_engine/numerics/block_fixed_point.h"
 #include "rdma_engine/numerics/narrow_float.h"
+#include "rdma_engine/numerics/split_mix.h"
 
 namespace jaxina::numerics {
 namespace {
@@ -55,6 +56,7 @@ struct ScalarVector {
 
   JAXINA_HOST_DEVICE static Words bit_and(Words a, Words b) { return a & b; }
   JAXINA_HOST_DEVICE static Words add(Words a, Words b) { return a + b; }
+  JAXINA_HOST_DEVICE static Words subtract(Words a, Words b) { return a - b; }
   JAXINA_HOST_DEVICE static Words shift_right_signed(Words a, std::uint32_t bits) {
     return static_cast<Words>(static_cast<std::int32_t>(a) >> bits);
   }
@@ -80,6 +82,7 @@ struct ScalarVector {
   JAXINA_HOST_DEVICE static Words select(Mask mask, Words a, Words b) { return mask ? a : b; }
 
   JAXINA_HOST_DEVICE static Floats multiply(Floats a, Floats b) { return a * b; }
+  JAXINA_HOST_DEVICE static Floats subtract_floats(Floats a, Floats b) { return a - b; }
   JAXINA_HOST_DEVICE static Mask at_least(Floats a, Floats b) { return a >= b; }
   JAXINA_HOST_DEVICE static Floats to_floats(Words a) { return static_cast<float>(static_cast<std::int32_t>(a)); }
 
@@ -93,6 +96,13 @@ struct ScalarVector {
     const float above = a > kLowest ? a : kLowest;
     return static_cast<std::uint32_t>(__builtin_lrintf(above < kHighest ? above : kHighest));
 #endif
+  }
+  // The integer towards zero, unsigned, of 0 and above. Gives an unspecified word for 2^32 and above.
+  JAXINA_HOST_DEVICE static Words truncated(Floats a) { return static_cast<Words>(a < 0x1p32f ? a : 0.0f); }
+
+  // random_word() of this index and the following ones, one in each lane.
+  JAXINA_HOST_DEVICE static Words random_words(std::uint64_t seed, std::uint64_t index) {
+    return random_word(seed, index);
   }
 };
 

@@ -4,34 +4,13 @@
 // tensor. So the CPU, every GPU and the NumPy reference draw the same numbers.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
+#include "rdma_engine/numerics/split_mix.h"
 #include "rdma_engine/numerics/vector_arithmetic.h"
 
 namespace jaxina::numerics {
 namespace {
-
-constexpr std::uint64_t kSplitMixStep = 0x9e3779b97f4a7c15u;
-
-// The (index + 1)-th number of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
-// 2014), started at `seed`.
-JAXINA_HOST_DEVICE constexpr std::uint64_t random64(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t z = seed + (index + 1) * kSplitMixStep;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-// Its upper half.
-JAXINA_HOST_DEVICE constexpr std::uint32_t random_word(std::uint64_t seed, std::uint64_t index) {
-  return static_cast<std::uint32_t>(random64(seed, index) >> 32);
-}
-
-// The seed with which index 0 draws what `seed` draws at index `first`.
-JAXINA_HOST_DEVICE constexpr std::uint64_t seed_from(std::uint64_t seed, std::uint64_t first) {
-  return seed + first * kSplitMixStep;
-}
 
 // sum / 2^shift, rounded with this random number.
 JAXINA_HOST_DEVICE constexpr std::uint32_t shifted_at_random(std::uint32_t sum, std::uint32_t shift,
@@ -40,19 +19,22 @@ JAXINA_HOST_DEVICE constexpr std::uint32_t shifted_at_random(std::uint32_t sum, 
   return static_cast<std::uint32_t>(static_cast<std::int32_t>(sum + offset) >> shift);
 }
 
-// Like quantized(), for the bits of one float32, but rounded with this random number.
-JAXINA_HOST_DEVICE inline std::uint32_t quantized_at_random(std::uint32_t bits, Factors factors, std::int32_t limit,
-                                                            std::uint32_t random) {
-  const auto highest = static_cast<std::uint32_t>(limit);
-  const float scaled = times<ScalarVector>(ScalarVector::as_floats(finite_magnitude<ScalarVector>(bits)), factors);
-  std::uint32_t word = highest;
-  if (scaled < 0x1p31f) {
-    const auto whole = static_cast<std::uint32_t>(scaled);
-    const auto threshold = static_cast<std::uint32_t>((scaled - static_cast<float>(whole)) * 0x1p32f);
-    const std::uint32_t rounded = whole + (random < threshold ? 1 : 0);
-    word = rounded < highest ? rounded : highest;
-  }
-  return bits >> 31 ? 0u - word : word;
+// Like quantized(), but rounded with these random numbers.
+template <class V>
+JAXINA_HOST_DEVICE inline typename V::Words quantized_at_random(typename V::Words bits, Factors factors,
+                                                                std::int32_t limit, typename V::Words random) {
+  const auto highest = V::fill(static_cast<std::uint32_t>(limit)), half = V::fill(0x80000000u);
+  const auto scaled = times<V>(V::as_floats(finite_magnitude<V>(bits)), factors);
+  const auto whole = V::truncated(scaled);
+  const auto fraction = V::subtract_floats(scaled, V::to_floats(whole));
+  const auto threshold = V::truncated(V::multiply(fraction, V::fill_float(0x1p32f)));
+  // Both sides minus 2^31, since words are compared as signed ones.
+  const auto up = V::greater_signed(V::subtract(threshold, half), V::subtract(random, half));
+  const auto rounded = V::min_signed(V::count(whole, up), highest);
+  // Values that do not fit 32 bits are clamped, too.
+  const auto word = V::select(V::at_least(scaled, V::fill_float(0x1p31f)), highest, rounded);
+  // The sign, without a branch.
+  return V::subtract(word, V::bit_and(V::add(word, word), V::shift_right_signed(bits, 31)));
 }
 
 }  // namespace

@@ -116,27 +116,37 @@ TEST_P(NarrowWordsTest, ASeedCanBeAdvanced) {
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 77));
 }
 
+// What stochastic_rounding.h says, in doubles, which are exact here.
+std::int32_t rounded_at_random(double exact, std::uint32_t random, std::int32_t limit) {
+  const double magnitude = std::abs(exact), whole = std::floor(magnitude);
+  const bool up = static_cast<double>(random) < std::floor(std::ldexp(magnitude - whole, 32));
+  const double word = std::min(whole + (up ? 1 : 0), static_cast<double>(limit));
+  return static_cast<std::int32_t>(exact < 0 ? -word : word);
+}
+
 TEST_P(NarrowWordsTest, QuantizingAtRandomAddsOrWrites) {
   std::normal_distribution<float> normal;
   std::vector<float> x(500);
   for (float& value : x) value = normal(random_);
   x[3] = std::numeric_limits<float>::quiet_NaN(), x[4] = -std::numeric_limits<float>::infinity(), x[5] = -0.0f;
-  const std::uint8_t exponent = codec_->float32.finite_exponent(x.data(), x.size());
+  const std::uint8_t own = codec_->float32.finite_exponent(x.data(), x.size());
   for (const WireWord word : kNarrow) {
-    const Scale scale = narrow_scale(word, 0);
-    Words words(x.size()), sums = drawn(x.size(), 1000);
-    const Words before = sums;
-    codec_->float32.quantize_at_random(x.data(), x.size(), exponent, scale, 5, false, words.data());
-    codec_->float32.quantize_at_random(x.data(), x.size(), exponent, scale, 5, true, sums.data());
-    const int power = scale_exponent(exponent, scale);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const auto got = static_cast<std::int32_t>(words[i]);
-      const double exact = std::isfinite(x[i]) ? std::ldexp(static_cast<double>(x[i]), power) : 0;
-      ASSERT_LE(std::abs(got), limit_of(word));
-      ASSERT_LT(std::abs(got - exact), 1) << exact;
-      ASSERT_EQ(words[i], quantized_at_random(std::bit_cast<std::uint32_t>(x[i]), split_power(power), scale.limit,
-                                              random_word(5, i)));
-      ASSERT_EQ(sums[i], before[i] + words[i]);
+    // The block's own exponent; one in which most values are clamped, and one in which they do not even fit 32 bits;
+    // and one in which most are below 1.
+    for (const int exponent : {+own, own - 9, own - 40, own + 20}) {
+      const Scale scale = narrow_scale(word, 0);
+      Words words(x.size()), sums = drawn(x.size(), 1000);
+      const Words before = sums;
+      const auto byte = static_cast<std::uint8_t>(exponent);
+      codec_->float32.quantize_at_random(x.data(), x.size(), byte, scale, 5, false, words.data());
+      codec_->float32.quantize_at_random(x.data(), x.size(), byte, scale, 5, true, sums.data());
+      const int power = scale_exponent(byte, scale);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double exact = std::isfinite(x[i]) ? std::ldexp(static_cast<double>(x[i]), power) : 0;
+        ASSERT_EQ(static_cast<std::int32_t>(words[i]), rounded_at_random(exact, random_word(5, i), limit_of(word)))
+            << exact;
+        ASSERT_EQ(sums[i], before[i] + words[i]);
+      }
     }
   }
 }
