@@ -75,7 +75,8 @@ struct ScalarVector {
   JAXINA_HOST_DEVICE static Mask equal(Words a, Words b) { return a == b; }
   // True where a is 0 but b, a float32, is neither +0 nor -0.
   static Mask zero_where_nonzero(Words a, Words b) { return a == 0 && b << 1 != 0; }
-  static Words count(Words total, Mask mask) { return total + (mask ? 1 : 0); }  // adds 1 where the mask is true
+  // Adds 1 where the mask is true.
+  JAXINA_HOST_DEVICE static Words count(Words total, Mask mask) { return total + (mask ? 1 : 0); }
   JAXINA_HOST_DEVICE static Mask greater_signed(Words a, Words b) {
     return static_cast<std::int32_t>(a) > static_cast<std::int32_t>(b);
   }
