@@ -158,7 +158,7 @@ np.testing.assert_array_equal(elsewhere, simulated)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("spec", ["randomk:0.9", "powersgd:2"])
+@pytest.mark.parametrize("spec", ["randomk:0.9", "powersgd:2", "int8"])
 @pytest.mark.parametrize(
     "size, scope",
     [
