@@ -116,19 +116,7 @@ class HostsAroundSwitch {
  public:
   // Makes the namespaces. The calling thread is in the switch's.
   explicit HostsAroundSwitch(std::uint32_t hosts) : home_(here()) {
-    for (std::uint32_t host = 0; host < hosts; ++host) {
-      EXPECT_EQ(unshare(CLONE_NEWNET), 0);
-      namespaces_.push_back(here());
-      const std::string number = std::to_string(host);
-      setns(home_, CLONE_NEWNET);
-      const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(namespaces_.back());
-      run("ip link add port" + number + " type veth peer name eth0 netns " + path + " && ip link set port" + number +
-          " up");
-      at(host, [&] {
-        run("ip link set lo up && ip address add " + address(host) + "/24 dev eth0 && ip link set eth0 up");
-        return 0;
-      });
-    }
+    for (std::uint32_t host = 0; host < hosts; ++host) add_host(host);
   }
   ~HostsAroundSwitch() {
     for (const int one : namespaces_) close(one);
@@ -195,6 +183,19 @@ class HostsAroundSwitch {
   }
 
  private:
+  void add_host(std::uint32_t host) {
+    EXPECT_EQ(unshare(CLONE_NEWNET), 0);
+    namespaces_.push_back(here());
+    const std::string number = std::to_string(host);
+    setns(home_, CLONE_NEWNET);
+    const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(namespaces_.back());
+    run("ip link add port" + number + " type veth peer name eth0 netns " + path + " && ip link set port" + number +
+        " up");
+    at(host, [&] {
+      run("ip link set lo up && ip address add " + address(host) + "/24 dev eth0 && ip link set eth0 up");
+      return 0;
+    });
+  }
   static int here() { return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC); }
   static void run(const std::string& command) {
     EXPECT_EQ(std::system((command + " >/dev/null").c_str()), 0) << command;
