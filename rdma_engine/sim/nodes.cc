@@ -67,7 +67,8 @@ Outcome::Look Simulation::look() const {
     look.at_switches.push_back(switch_->at_switches(run.spec.job));
   }
   for (const std::uint16_t server : nodes_.servers) look.to_servers += network_.towards(server);
-  for (std::uint16_t host = 0; host < hosts_.size(); ++host) look.to_workers += network_.towards(host);
+  for (std::uint16_t host = 0; host < narrow<std::uint16_t>(hosts_.size()); ++host)
+    look.to_workers += network_.towards(host);
   look.to_first_worker = network_.towards(0);
   look.retransmissions = outcome_.retransmissions;
   if (tcp_stream_) look.tcp_bytes = tcp_stream_->delivered();

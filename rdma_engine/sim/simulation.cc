@@ -38,8 +38,8 @@ Simulation::Simulation(const Plan& plan, Random random, Trace* trace)
       hosts_.back().job = j;
       hosts_.back().rank = rank;
     }
-    jobs_.push_back(std::move(run));
     events_.push(run.plan->starts_at, EventKind::kStart, j);
+    jobs_.push_back(std::move(run));
   }
   make_nodes();
   jobs_left_ = jobs_.size();

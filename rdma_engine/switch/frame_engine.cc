@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "rdma_engine/base/narrow.h"
 #include "rdma_engine/errors.h"
 
 namespace jaxina {
@@ -34,7 +35,7 @@ FrameEngine::FrameEngine(const std::vector<std::string>& interfaces) : event_(ev
 
 std::size_t FrameEngine::turn() {
   std::size_t frames = 0;
-  for (std::uint16_t port = 0; port < ports_.size(); ++port) {
+  for (std::uint16_t port = 0; port < narrow<std::uint16_t>(ports_.size()); ++port) {
     frames += ports_[port]->receive(
         [&](std::span<const std::uint8_t> frame, const net::FrameOffload& offload) { on_frame(port, frame, offload); });
   }
@@ -63,7 +64,7 @@ void FrameEngine::send(std::uint16_t egress, std::span<const std::uint8_t> frame
   // A frame that passes as it is takes along what its host has left to network cards.
   const net::FrameOffload offload = frame.data() == current_.data() ? offload_ : net::FrameOffload{};
   if ((egress & kAllBut) == 0) return ports_[egress]->send(frame, offload);
-  for (std::uint16_t port = 0; port < ports_.size(); ++port) {
+  for (std::uint16_t port = 0; port < narrow<std::uint16_t>(ports_.size()); ++port) {
     if (port != (egress & ~kAllBut)) ports_[port]->send(frame, offload);
   }
 }
