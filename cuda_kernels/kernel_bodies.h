@@ -138,7 +138,7 @@ JAXINA_HOST_DEVICE void encode_element(typename Form::Element x, typename Form::
 // So many words, and those that fill up the last 32 bits.
 template <class Word>
 JAXINA_HOST_DEVICE constexpr std::uint32_t filled_up(std::uint32_t words) {
-  constexpr std::uint32_t kTogether = sizeof(std::uint32_t) / sizeof(Word);
+  constexpr std::uint32_t kTogether = 32 / (8 * sizeof(Word));
   return (words + kTogether - 1) / kTogether * kTogether;
 }
 

@@ -22,7 +22,8 @@ struct Resident {
 inline std::vector<Resident> on_devices(const std::vector<Operands>& operands, bool in_place) {
   std::vector<Resident> result;
   for (const Operands& mine : operands) {
-    Resident& resident = result.emplace_back(Resident{std::make_unique<FakeDevice>(7 + result.size()), {}, {}});
+    Resident& resident = result.emplace_back();
+    resident.device = std::make_unique<FakeDevice>(6 + result.size());
     for (const Bytes& bytes : mine.in) {
       std::byte* const in = resident.device->tensor(bytes.size());
       resident.device->write(in, bytes);
