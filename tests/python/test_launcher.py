@@ -36,12 +36,12 @@ def start():
 
     def run(*arguments, **options):
         process = subprocess.Popen(
-            [sys.executable, "-m", "jaxina.cli", "run", *map(str, arguments)],
+            # Under nohup SIGHUP would be ignored.
+            ["env", "--default-signal=HUP", sys.executable, "-m", "jaxina.cli", "run", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # under nohup it would be ignored
             **options,
         )
         started.append(process)
