@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments import figures
-from experiments.beside import beside_baseline
 from experiments.grid import DEFAULT, MOMENTUM, SIXTEEN_WORKERS, TRANSFORMERS, Grid
 from experiments.recorded import Case, grouped
 from experiments.records import RESULTS
+from experiments.verdicts import beside_baseline
 
 STUDIES = (DEFAULT, TRANSFORMERS, SIXTEEN_WORKERS, MOMENTUM)
 

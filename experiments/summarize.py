@@ -24,7 +24,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments import figures, grid, rates, statistics, study_file
-from experiments.beside import Beside, beside_baseline
 from experiments.grid import Grid
 from experiments.paper import TABLE4
 from experiments.recorded import (
@@ -35,6 +34,7 @@ from experiments.recorded import (
     largest_loss_difference,
 )
 from experiments.records import Setting, by_id
+from experiments.verdicts import Beside, beside_baseline
 
 
 def cell(runs: Sequence[Record]) -> str:

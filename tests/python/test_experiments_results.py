@@ -14,9 +14,9 @@ pytest.importorskip("optax")
 from experiment_runs import MARGINS, SETTING, recorded_group, run_of, run_with
 
 from experiments import grid, records
-from experiments.beside import beside_baseline
 from experiments.rates import Search
 from experiments.recorded import Case
+from experiments.verdicts import beside_baseline
 
 
 def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
