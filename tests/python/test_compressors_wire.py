@@ -145,7 +145,8 @@ with jaxina.init():
     specs = {"in_specs": P("data"), "out_specs": P("data"), "check_vma": False}
     traffic = meter.traffic(jax.jit(jax.shard_map(counted, mesh=mesh, **specs))(placed))
     flag = 1  # of the simulation
-    assert traffic.sent == compressors.measure(compressor, list(x), jax.random.key(0))[0].sent - flag, traffic
+    simulation = compressors.measure(compressor, list(x), jax.random.key(0))[0]
+    assert (traffic.sent, traffic.received) == (simulation.sent - flag, simulation.received - flag), traffic
     simulated = np.asarray(jax.jit(jax.vmap(update, axis_name="data"))(x))[0]
     with jaxina.collectives(False):
         elsewhere = mapped(update)
