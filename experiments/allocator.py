@@ -12,7 +12,7 @@ def keep_freed_memory() -> None:
     """Lets glibc keep what is freed. Without glibc it does nothing.
 
     XLA's CPU programs get their buffers from malloc. glibc maps each large one anew, so every step faults in the same
-    pages again. That was up to a quarter of a step of `decoder` on two cores. Results are the same.
+    pages again. Results are the same.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "gnu_get_libc_version"):
