@@ -56,21 +56,21 @@ class DGC(Sparse):
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
         zeros = jnp.zeros(x.shape, jnp.float32)
-        return {"momentum": zeros, "unsent": zeros}
+        return {"unsent": zeros} | ({"momentum": zeros} if self.momentum else {})
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
-        velocity = self.momentum * state["momentum"] + x
+        velocity = self.momentum * state["momentum"] + x if self.momentum else x
         unsent = state["unsent"] + velocity
         payload = largest(unsent.reshape(-1), self._most(context.size))
         count = self._count(context.step, context.size)
         used = jnp.arange(payload["values"].size) < count
         payload = {COUNT: count} | {name: jnp.where(used, array, 0) for name, array in payload.items()}
-        sent = jnp.zeros(context.size, jnp.int32).at[payload["indices"]].add(used.astype(jnp.int32)) > 0
-        sent = sent.reshape(x.shape)
-        return payload, {
-            "momentum": jnp.where(sent, 0, velocity),
-            "unsent": jnp.where(sent, 0, unsent),
-        }
+        sent = jnp.where(used, payload["indices"], context.size)  # the last is no element
+
+        def rest(array: jax.Array) -> jax.Array:
+            return array.reshape(-1).at[sent].set(0, mode="drop").reshape(x.shape)
+
+        return payload, {"unsent": rest(unsent)} | ({"momentum": rest(velocity)} if self.momentum else {})
 
     def fields(self, context: Context, summed: bool) -> Mapping[str, Field]:
         return counted_fields(context)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
 from jaxina.compressors.packing import Field, integers
+from jaxina.compressors.random_numbers import uniform
 
 _LARGEST = 254  # the exponent field of float32's largest powers of two
 
@@ -36,7 +37,7 @@ class Natural(Compressor):
         bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
         exponent = ((bits >> 23) & 0xFF).astype(jnp.int32)
         fraction = (bits & 0x7FFFFF).astype(jnp.float32) * 2.0**-23
-        up = jax.random.uniform(context.private_key, x.shape) < fraction
+        up = uniform(context.private_key, x.shape) < fraction
         rounded = jnp.minimum(exponent + up.astype(jnp.int32), _LARGEST)
         magnitude = jnp.where(exponent > 0, rounded, 0)
         return {"powers": jnp.where(x < 0, -magnitude, magnitude).astype(jnp.int16)}, state

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from jaxina.compressors.random_numbers import uniform
+
 
 def stochastic_round(x: jax.Array, key: jax.Array) -> jax.Array:
     """Rounds each element at random to one of the two integers next to it, with the element as the expectation.
@@ -17,7 +19,7 @@ def stochastic_round(x: jax.Array, key: jax.Array) -> jax.Array:
       float32, of the shape of `x`.
     """
     below = jnp.floor(x)
-    return below + (jax.random.uniform(key, x.shape) < x - below)
+    return below + (uniform(key, x.shape) < x - below)
 
 
 def rows_of(x: jax.Array, length: int) -> jax.Array:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, SUM, Arrays, Compressor, Context, Promise
 from jaxina.compressors.packing import Field, floats, integers
+from jaxina.compressors.random_numbers import coins
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class SignSGD(Compressor):
     kind = SUM
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
-        coin = jax.random.bernoulli(context.private_key, shape=x.shape)
+        coin = coins(context.private_key, x.shape)
         positive = jnp.where(x == 0, coin, x > 0)
         return {"votes": positive.astype(jnp.int32)}, state
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
 from jaxina.compressors.packing import Field, floats, integers
+from jaxina.compressors.random_numbers import uniform
 from jaxina.errors import InvalidArgumentError
 
 
@@ -53,7 +54,7 @@ class TernGrad(Compressor):
         scale = context.agreed["scale"]
         clipped = self._clipped(x)
         probability = jnp.abs(clipped) / jnp.where(scale > 0, scale, 1)
-        chosen = jax.random.uniform(context.private_key, x.shape) < probability
+        chosen = uniform(context.private_key, x.shape) < probability
         return {"signs": jnp.where(chosen, jnp.sign(clipped), 0).astype(jnp.int32)}, state
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:

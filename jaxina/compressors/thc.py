@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
 from jaxina.compressors.packing import Field, floats, integers, lookup
+from jaxina.compressors.random_numbers import coins, uniform
 from jaxina.compressors.rounding import from_rows, rows_of
 from jaxina.errors import InvalidArgumentError
 
@@ -76,15 +77,14 @@ class THC(Compressor):
         relative = rows_of(x, self._length(context.size)) / jnp.where(bound > 0, bound, 1)
         rotated = rotate(relative * self._signs(context))
         position = jnp.clip(rotated, -1, 1) * (self.grid / 2)
-        entries = best_table(self.bits, self.grid)
-        table = jnp.array(entries, jnp.float32)
+        table = np.array(best_table(self.bits, self.grid))
         # The table's entries are points of the grid, so the last point before a position tells the entry before it.
         points = np.arange(-self.grid // 2, self.grid // 2 + 1)
-        before = np.minimum(np.searchsorted(entries, points, side="right") - 1, table.size - 2)
-        below = jnp.array(before)[jnp.floor(position).astype(jnp.int32) + self.grid // 2]
-        share = (position - table[below]) / (table[below + 1] - table[below])
-        chosen = below + (jax.random.uniform(context.private_key, share.shape) < share)
-        return {"positions": table[chosen].astype(jnp.int32)}, state
+        before = np.minimum(np.searchsorted(table, points, side="right") - 1, table.size - 2)
+        point = jnp.floor(position).astype(jnp.int32) + self.grid // 2
+        low, high = (jnp.array(table[entry], jnp.float32)[point] for entry in (before, before + 1))
+        up = uniform(context.private_key, position.shape) * (high - low) < position - low
+        return {"positions": jnp.where(up, high, low).astype(jnp.int32)}, state
 
     def decode(self, payload: Arrays, context: Context) -> jax.Array:
         relative = payload["positions"].astype(jnp.float32) / (self.grid / 2)
@@ -104,7 +104,7 @@ class THC(Compressor):
     def _signs(self, context: Context) -> jax.Array:
         """The random signs, [blocks, length], that all workers multiply by before the rotation."""
         length = self._length(context.size)
-        return jax.random.rademacher(context.shared_key, (-(-context.size // length), length), jnp.float32)
+        return jnp.where(coins(context.shared_key, (-(-context.size // length), length)), 1.0, -1.0)
 
 
 def rotate(rows: jax.Array) -> jax.Array:

@@ -154,6 +154,7 @@ def test_dgc_without_momentum_forgets_nothing():
         mean, state = steps(compressor, x[None], state)
         total += np.asarray(mean[0])
     np.testing.assert_allclose(total + state["leaves"]["unsent"][0], 20 * x, rtol=1e-4)
+    assert "momentum" not in state["leaves"]
 
 
 @pytest.mark.parametrize("spec", [s for s in SPECS if get(s).kind == SUM and "powersgd" not in s])

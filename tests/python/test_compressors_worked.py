@@ -149,13 +149,15 @@ def test_dgc_by_hand():
 
 
 def test_dgc_warm_up_sends_a_quarter_less_at_each_stage():
-    compressor = get("dgc:0.004:warmup=6")
+    compressor = get("dgc:0.004:warmup=6:momentum=0")
     gradients = jnp.asarray(normal(47, (1, 1000)))
-    state, counts = initial(compressor, gradients), []
+    state, counts, sent = initial(compressor, gradients), [], 0
     for _ in range(8):
         mean, state = steps(compressor, gradients, state)
         counts.append(int((mean != 0).sum()))
+        sent += mean
     assert counts == [250, 250, 63, 63, 16, 16, 4, 4]  # 25 %, 6.25 %, 1.5625 %, then the ratio
+    np.testing.assert_allclose(sent + state["leaves"]["unsent"], 8 * gradients, rtol=1e-5)
 
 
 def test_encode_knows_the_step():
