@@ -3,6 +3,7 @@
 
 #include "xla_ffi/all_reduce_cpu.h"
 #include "xla_ffi/bindings.h"
+#include "xla_ffi/top_k_cpu.h"
 
 namespace nb = nanobind;
 
@@ -29,4 +30,7 @@ NB_MODULE(_native, m) {
       "team_all_reduce_cpu",
       [] { return nb::capsule(reinterpret_cast<void*>(&jaxina::team_all_reduce_cpu), "xla._CUSTOM_CALL_TARGET"); },
       "The same of the custom call `jaxina_team_all_reduce`.");
+  m.def(
+      "top_k_cpu", [] { return nb::capsule(reinterpret_cast<void*>(&jaxina::top_k_cpu), "xla._CUSTOM_CALL_TARGET"); },
+      "The same of the custom call `jaxina_top_k`.");
 }

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxina.compressors.base import GATHER, Arrays, Compressor, Context, Promise
 from jaxina.compressors.packing import COUNT, Field, floats, integers
+from jaxina.compressors.top_k import largest_places
 from jaxina.errors import InvalidArgumentError
 
 
@@ -117,8 +118,8 @@ def largest(flat: jax.Array, k: int) -> Arrays:
     """
     if k == flat.size:
         return {"values": flat, "indices": jnp.arange(k, dtype=jnp.int32)}
-    _, indices = jax.lax.top_k(jnp.abs(flat), k)
-    return {"values": flat[indices], "indices": indices.astype(jnp.int32)}
+    indices = largest_places(flat, k)
+    return {"values": flat[indices], "indices": indices}
 
 
 def selected(flat: jax.Array, chosen: jax.Array, most: int) -> Arrays:
