@@ -1,5 +1,4 @@
-// Tests every codec variant against the specification. The specification is written here once more, one element at a
-// time, with double arithmetic and library functions. The results must have the same bits.
+// Tests every codec variant against the specification. The results must have the same bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
-#include <memory>
-#include <random>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "rdma_engine/numerics/codec.h"
 
@@ -20,233 +16,13 @@
 #endif
 
 #include "rdma_engine/errors.h"
-#include "tests/native/test_seed.h"
+#include "tests/native/codec_fixture.h"
 
-namespace jaxina::numerics {
+namespace jaxina::numerics::testing {
 namespace {
-
-using Floats = std::vector<float>;
-using Words = std::vector<std::uint32_t>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr Store kStores[] = {Store::kWrite, Store::kAdd, Store::kBigEndian};
-constexpr Order kOrders[] = {Order::kHost, Order::kBigEndian};
-
-// ---- the specification, element by element ----
-
-int reference_log2_workers(std::uint32_t n) { return static_cast<int>(std::ceil(std::log2(static_cast<double>(n)))); }
-
-int reference_exponent(const float* x, std::size_t count, bool finite_only) {
-  double largest = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (std::isfinite(x[i])) {
-      largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
-    } else if (!finite_only) {
-      return 255;
-    }
-  }
-  if (largest == 0) return 0;
-  int m = 0;
-  std::frexp(largest, &m);
-  return std::clamp(m + 126, 0, 254);
-}
-
-std::uint32_t reference_quantize(float x, int exponent, std::uint32_t n) {
-  if (!std::isfinite(x)) return 0;
-  const int m = exponent - 126;
-  const double scaled = std::ldexp(static_cast<double>(x), 31 - reference_log2_workers(n) - m);
-  const double limit = std::floor(2147483647.0 / n);
-  return static_cast<std::uint32_t>(static_cast<std::int32_t>(std::clamp(std::nearbyint(scaled), -limit, limit)));
-}
-
-float reference_dequantize(std::uint32_t word, int exponent, std::uint32_t n) {
-  const int m = exponent - 126;
-  const float rounded = static_cast<float>(static_cast<std::int32_t>(word));
-  return static_cast<float>(std::ldexp(static_cast<double>(rounded), -(31 - reference_log2_workers(n) - m)));
-}
-
-std::uint32_t reference_flags(float x) {
-  if (std::isnan(x)) return 0x00010001;
-  if (x == kInf) return 0x00000001;
-  if (x == -kInf) return 0x00010000;
-  return 0;
-}
-
-std::uint32_t reversed_bytes(std::uint32_t word) {
-  std::uint32_t result = 0;
-  for (int byte = 0; byte < 4; ++byte) result |= (word >> (8 * byte) & 0xff) << (8 * (3 - byte));
-  return result;
-}
-
-// Converts a word of this host to network order.
-std::uint32_t big_endian(std::uint32_t word) {
-  return std::endian::native == std::endian::little ? reversed_bytes(word) : word;
-}
-
-std::uint32_t reference_stored(std::uint32_t old, std::uint32_t word, Store store) {
-  switch (store) {
-    case Store::kWrite: return word;
-    case Store::kAdd: return old + word;
-    case Store::kBigEndian: return big_endian(word);
-  }
-  return 0;
-}
-
-// ---- inputs ----
-
-class CodecTest : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    codec_ = codec_named(GetParam());
-    if (codec_ == nullptr) GTEST_SKIP() << "this processor has no " << GetParam();
-    random_.seed(jaxina::testing::test_seed());
-  }
-
-  std::uint32_t word() { return static_cast<std::uint32_t>(random_()); }
-  std::uint32_t below(std::uint32_t bound) { return word() % bound; }
-
-  // Draws any float. A tenth of them are NaN, Inf, zero or subnormal.
-  float any_float() {
-    static const float kSpecial[] = {0.0f,
-                                     -0.0f,
-                                     kInf,
-                                     -kInf,
-                                     std::bit_cast<float>(0x7fc00000u),
-                                     std::bit_cast<float>(0xffc12345u),
-                                     std::bit_cast<float>(0x7f800001u),
-                                     std::bit_cast<float>(0xff800001u),
-                                     std::bit_cast<float>(1u),
-                                     std::bit_cast<float>(0x807fffffu)};
-    return below(10) == 0 ? kSpecial[below(std::size(kSpecial))] : std::bit_cast<float>(word());
-  }
-
-  // Draws a value that this scale brings close to a decision of rounding or clamping.
-  float near_decision(int exponent, std::uint32_t n) {
-    const int power = 31 - reference_log2_workers(n) - (exponent - 126);
-    const double limit = std::floor(2147483647.0 / n);
-    const double integers[] = {0, 1, 2, 3, 0x1p22, 0x1p23, 0x1p23 + 1, limit, limit + 1, limit - 1, limit / 2, 0x1p31};
-    double value = integers[below(std::size(integers))] + 0.25 * below(5);
-    if (below(2)) value = -value;
-    float x = static_cast<float>(std::ldexp(value, -power));
-    if (below(4) == 0) x = std::nextafter(x, below(2) ? kInf : -kInf);
-    return x;
-  }
-
-  Floats floats(std::size_t count) {
-    Floats x(count);
-    for (float& value : x) value = any_float();
-    return x;
-  }
-  Words words(std::size_t count) {
-    Words result(count);
-    for (auto& value : result) value = word();
-    return result;
-  }
-
-  void check_quantize(const Floats& x, int exponent, std::uint32_t n, Store store) {
-    Words dst = words(x.size() + 1);  // one word more, to notice writes past the end
-    Words expected = dst;
-    std::size_t lost = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const auto word = reference_quantize(x[i], exponent, n);
-      expected[i] = reference_stored(dst[i], word, store);
-      lost += word == 0 && x[i] != 0 && std::isfinite(x[i]);
-    }
-    const auto e = static_cast<std::uint8_t>(exponent);
-    ASSERT_EQ(codec_->float32.quantize(x.data(), x.size(), e, scale_for(n), store, dst.data()), lost)
-        << "n=" << n << " b=" << exponent;
-    for (std::size_t i = 0; i < dst.size(); ++i) {
-      ASSERT_EQ(dst[i], expected[i]) << "n=" << n << " b=" << exponent << " store=" << int(store) << " i=" << i << "/"
-                                     << x.size() << " x=" << (i < x.size() ? x[i] : 0);
-    }
-  }
-
-  void check_dequantize(const Words& sum, int exponent, std::uint32_t n, Order order, bool keep) {
-    Floats y = floats(sum.size() + 1);
-    Floats expected = y;
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      const std::uint32_t host = order == Order::kHost ? sum[i] : big_endian(sum[i]);
-      if (!keep || std::isfinite(y[i])) expected[i] = reference_dequantize(host, exponent, n);
-    }
-    codec_->float32.dequantize(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n), order, keep,
-                               y.data());
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
-          << "n=" << n << " b=" << exponent << " order=" << int(order) << " keep=" << keep << " i=" << i;
-    }
-    if (!keep) check_dequantize_streaming(sum, exponent, n, order, y);
-  }
-
-  // Checks the streaming variant, with memory that is aligned to a cache line, and with memory that is not.
-  void check_dequantize_streaming(const Words& sum, int exponent, std::uint32_t n, Order order,
-                                  const Floats& expected) {
-    Floats memory(sum.size() + 32);
-    void* line = memory.data();
-    std::size_t room = 4 * memory.size();
-    std::align(64, 64, line, room);
-    for (const std::size_t offset : {0, 3}) {
-      float* y = static_cast<float*>(line) + offset;
-      y[sum.size()] = expected.back();
-      codec_->float32.dequantize_streaming(sum.data(), sum.size(), static_cast<std::uint8_t>(exponent), scale_for(n),
-                                           order, y);
-      codec_->end_streaming();
-      for (std::size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected[i]))
-            << "n=" << n << " b=" << exponent << " order=" << int(order) << " offset=" << offset << " i=" << i;
-      }
-    }
-  }
-
-  // Compares exchange() with the three calls whose work it does.
-  void check_exchange(std::size_t blocks, std::size_t block_size, Store store, bool merge, bool streaming,
-                      bool aligned) {
-    const std::size_t count = blocks * block_size;
-    const std::uint32_t n = 1 + below(1024);
-    const Floats ahead = floats(count), x = floats(count);
-    const Words sum = words(count), old_words = words(count);
-    std::vector<std::uint8_t> x_exponents(blocks), sum_exponents(blocks), old_exponents(blocks);
-    for (std::size_t i = 0; i < blocks; ++i) {
-      x_exponents[i] = static_cast<std::uint8_t>(below(255));
-      sum_exponents[i] = static_cast<std::uint8_t>(below(255));
-      old_exponents[i] = static_cast<std::uint8_t>(below(256));
-    }
-    Words dst = old_words, expected_dst = old_words;
-    std::vector<std::uint8_t> exponents = old_exponents;
-    Floats memory(count + 32), expected_y(count);
-    void* line = memory.data();
-    std::size_t room = 4 * memory.size();
-    std::align(64, 64, line, room);
-    float* y = static_cast<float*>(line) + (aligned ? 0 : 3);
-    const std::size_t lost = codec_->float32.exchange(
-        {blocks, block_size, ahead.data(), exponents.data(), merge, x.data(), x_exponents.data(), store, dst.data(),
-         sum.data(), sum_exponents.data(), streaming, y},
-        scale_for(n), scale_for(n));
-    codec_->end_streaming();
-    std::size_t expected_lost = 0;
-    for (std::size_t i = 0; i < blocks; ++i) {
-      const std::size_t first = i * block_size;
-      const std::uint8_t exponent = codec_->float32.exponent(&ahead[first], block_size);
-      ASSERT_EQ(exponents[i], merge ? std::max(old_exponents[i], exponent) : exponent) << i;
-      expected_lost +=
-          codec_->float32.quantize(&x[first], block_size, x_exponents[i], scale_for(n), store, &expected_dst[first]);
-      codec_->float32.dequantize(&sum[first], block_size, sum_exponents[i], scale_for(n), Order::kHost, false,
-                                 &expected_y[first]);
-    }
-    ASSERT_EQ(dst, expected_dst);
-    ASSERT_EQ(lost, expected_lost);
-    for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected_y[i])) << i;
-    }
-  }
-
-  const Codec* codec_ = nullptr;
-  std::mt19937_64 random_;
-};
 
 INSTANTIATE_TEST_SUITE_P(Variants, CodecTest, ::testing::Values("scalar", "avx2", "avx512"),
                          [](const auto& info) { return info.param; });
-
-// ---- tests ----
 
 TEST_P(CodecTest, NamesItself) { EXPECT_EQ(codec_->name, GetParam()); }
 
@@ -501,4 +277,4 @@ TEST(CodecChoice, FollowsTheEnvironmentOrTheProcessor) {
 }
 
 }  // namespace
-}  // namespace jaxina::numerics
+}  // namespace jaxina::numerics::testing
