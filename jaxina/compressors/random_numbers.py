@@ -1,6 +1,6 @@
 """Random numbers for as many elements as a gradient has.
 
-They cost half or less of what `jax.random` takes for as many. A block of Threefry yields two words, of which
+They cost about half of what `jax.random` takes for as many. A block of Threefry yields two words, of which
 `jax.random.bits` keeps their exclusive or, so that a program divided among devices can make each part on its own. What
 runs here runs on one device, so both words are kept.
 """
