@@ -179,7 +179,8 @@ def _in_parts(chosen: Arrays, edges: jax.Array) -> Arrays:
     """Cuts elements, in ascending order of their indices, into the regions that `edges` limits: [n, ...]."""
     most = chosen["indices"].size
     indices = jnp.where(jnp.arange(most) < chosen[COUNT], chosen["indices"], edges[-1])
-    ends = jnp.searchsorted(indices, edges)
+    # Not jnp.searchsorted, which JAX 0.10.2 cannot trace where a mesh has axes that are not manual.
+    ends = (indices < edges[:, None]).sum(axis=1)
     counts = ends[1:] - ends[:-1]
     places = jnp.minimum(ends[:-1, None] + jnp.arange(most), most - 1)
     used = jnp.arange(most) < counts[:, None]

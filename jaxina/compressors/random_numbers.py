@@ -1,8 +1,8 @@
 """Random numbers for as many elements as a gradient has.
 
 They cost about half of what `jax.random` takes for as many. A block of Threefry yields two words, of which
-`jax.random.bits` keeps their exclusive or, so that a program divided among devices can make each part on its own. What
-runs here runs on one device, so both words are kept.
+`jax.random.bits` keeps their exclusive or, so that a program divided among devices can make each part on its own. A
+worker is mostly one device, so both words are kept here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Selects the elements of largest magnitude. On CPUs jaxina's native code does it, elsewhere XLA.
 
-XLA's CPU backend keeps a heap, which takes ten times as long.
+XLA's CPU backend takes several times as long (`benchmarks/jax/top_k.py`).
 """
 
 from __future__ import annotations

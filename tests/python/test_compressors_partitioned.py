@@ -79,6 +79,7 @@ def program(spec: str, mesh: jax.sharding.Mesh) -> tuple[Any, Any, Any, Any]:
         ("topk:0.1", (8,), AxisType.Auto),
         ("qgz:4:block=7+ef", (8,), AxisType.Explicit),
         ("int8+ef", (4, 2), AxisType.Auto),
+        ("oktopk:0.1", (4, 2), AxisType.Auto),
     ],
 )
 def test_sharded_parameters_are_trained_as_simulated_workers_train_them(spec, sizes, kind):
