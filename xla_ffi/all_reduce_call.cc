@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "xla_ffi/misfit.h"
+
 namespace jaxina {
 namespace {
 
@@ -54,9 +56,7 @@ AllReduceCall all_reduce_call(std::int64_t device, const AllReduceAttributes& at
                               const ffi::RemainingArgs& args, ffi::RemainingRets& results) {
   const auto& [groups, group_size, identity, values] = attributes;
   if (args.size() != results.size() || args.size() < 2 || group_size < 1 || groups.size() % group_size != 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "malformed jaxina_all_reduce custom call; jaxina's Python and native "
-                "parts do not fit together: reinstall jaxina");
+    throw Error(misfit("malformed jaxina_all_reduce custom call"));
   }
   const Precision precision = Precision::from({values.begin(), values.size()});
   AllReduceCall call{group_of(groups, group_size, device),

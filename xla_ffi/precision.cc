@@ -1,6 +1,6 @@
 #include "xla_ffi/precision.h"
 
-#include "rdma_engine/errors.h"
+#include "xla_ffi/misfit.h"
 
 namespace jaxina {
 
@@ -8,8 +8,7 @@ Precision Precision::from(std::span<const std::int64_t> values) {
   const bool sound = values.size() == 4 && (values[0] == 8 || values[0] == 16 || values[0] == 32 || values[0] == 64) &&
                      values[1] >= 0 && (values[2] == 0 || values[2] == 1);
   if (!sound) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "malformed precision of a sum; jaxina's Python and native parts do not fit together: reinstall jaxina");
+    throw Error(misfit("malformed precision of a sum"));
   }
   return {values[0], values[1], {values[2] == 1, static_cast<std::uint64_t>(values[3])}};
 }

@@ -8,6 +8,7 @@
 
 #include "rdma_engine/numerics/top_k.h"
 #include "xla_ffi/error_codes.h"
+#include "xla_ffi/misfit.h"
 
 namespace jaxina {
 namespace {
@@ -18,10 +19,7 @@ namespace ffi = xla::ffi;
 ffi::Error top_k(ffi::Buffer<ffi::F32> values, ffi::ResultBuffer<ffi::S32> chosen) {
   const auto from = values.dimensions(), to = chosen->dimensions();
   if (from.size() == 0 || to.size() != from.size() || !std::equal(from.begin(), from.end() - 1, to.begin())) {
-    return to_xla(
-        {ErrorCode::kInvalidArgument,
-         "malformed jaxina_top_k custom call; jaxina's Python and native parts do not fit together: reinstall "
-         "jaxina"});
+    return to_xla(misfit("malformed jaxina_top_k custom call"));
   }
   const std::size_t n = from.back(), k = to.back();
   if (k == 0) return ffi::Error::Success();

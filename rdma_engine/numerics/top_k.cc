@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "rdma_engine/base/assert.h"
 #include "rdma_engine/errors.h"
 #include "rdma_engine/numerics/split_mix.h"
 
@@ -104,8 +105,7 @@ void top_k(std::span<const float> values, std::span<std::int32_t> chosen) {
   if (chosen.size() > values.size() || values.size() > std::numeric_limits<std::int32_t>::max()) {
     throw Error(ErrorCode::kInvalidArgument, "cannot choose " + std::to_string(chosen.size()) + " of " +
                                                  std::to_string(values.size()) +
-                                                 " values: at least as many, and at "
-                                                 "most 2^31 - 1, must be there");
+                                                 " values: more than there are, or there are more than 2^31 - 1");
   }
   const Key last = estimate(values, chosen.size());
   Candidates found = collect(values, last, 2 * chosen.size());
@@ -115,6 +115,7 @@ void top_k(std::span<const float> values, std::span<std::int32_t> chosen) {
   for (std::size_t i = 0; i < count; ++i) chosen[i] = found[i].index;
   // What is still missing are zeros.
   for (std::size_t i = 0, next = count; next < chosen.size(); ++i) {
+    JAXINA_ASSERT(i < values.size());
     if (key_of(values[i]) == kZero) chosen[next++] = static_cast<std::int32_t>(i);
   }
 }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "xla_ffi/misfit.h"
+
 namespace jaxina {
 
 PendingCollectives::Ending PendingCollectives::add(const Key& key, Buffers results) {
@@ -39,9 +41,7 @@ Status PendingCollectives::wait_for(const Key& key, const Buffers& results) {
     const std::lock_guard guard(mutex_);
     const auto found = pending_.find(key);
     if (found == pending_.end()) {
-      return {ErrorCode::kInvalidArgument,
-              "a psum is to be finished that was not started; jaxina's Python and native "
-              "parts do not fit together: reinstall jaxina"};
+      return misfit("a psum is to be finished that was not started");
     }
     oldest = std::move(found->second.front());
     found->second.pop_front();
