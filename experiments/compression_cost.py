@@ -39,7 +39,7 @@ from experiments import grid, workloads
 from experiments.paper import COUSINS
 from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
-from experiments.records import RESULTS, provenance
+from experiments.records import RESULTS, ended, provenance
 from jaxina import compressors
 from jaxina.compressors import GATHER, Compressor, Context
 
@@ -50,6 +50,8 @@ NATIVE = {"int32": BASELINE, "int16": "int16", "int8": "int8", "int8:stochastic"
 
 
 def main() -> None:
+    provenance()  # of the code that is loaded now
+    load = os.getloadavg()[0]
     study = grid.Grid.read(grid.DEFAULT)
     jax.config.update("jax_num_cpu_devices", 2)  # those of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
@@ -67,11 +69,11 @@ def main() -> None:
     carried = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
     document = {
         "workers": WORKERS,
-        "load_average": os.getloadavg()[0],
+        "load_average": load,
         "gradient_ms": spread(differentiations, 1.0),
         "compression_ns": spread(compressions, 1e6 / elements),
         "native_ns": spread(carried, 1e6 / (2 * elements)),
-        "provenance": provenance(),
+        **ended(),
     }
     assert job.statistics()["collectives"] >= len(NATIVE) * REPETITIONS, "jaxina has carried the psums"
     FILE.parent.mkdir(parents=True, exist_ok=True)

@@ -20,8 +20,9 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,10 +34,13 @@ from experiments import rates, records, study_file, workloads
 from experiments.allocator import keep_freed_memory
 from experiments.claims import Claims
 from experiments.grid import DEFAULT, Grid
+from experiments.pretrained import FOLDER
+from experiments.recorded import Record
 from experiments.records import Setting
 from experiments.trainer import Outcome, Programs, Trainer
 from experiments.workloads import TEST
 from jaxina import compressors
+from jaxina.errors import InvalidArgumentError
 
 EVALUATIONS = 8
 WINDOWS = 100
@@ -53,9 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
         study = dataclasses.replace(study, **{name: value for name, value in given.items() if value is not None})
         study = _chosen(study, options)
         study.entries()  # raises if a compressor that was named does not exist
-    jax.config.update("jax_num_cpu_devices", max(study.workers))
-    keep_freed_memory()
-    Study(study).run()
+        jax.config.update("jax_num_cpu_devices", max(study.workers))
+        keep_freed_memory()
+        Study(study).run()
 
 
 class Study:
@@ -67,6 +71,7 @@ class Study:
         self._programs: tuple[tuple[str, int], Programs] | None = None
 
     def run(self) -> None:
+        records.provenance()  # of the code that is loaded now
         entries = self._study.entries()
         carriers = _carriers(any(entry.collective == "jaxina" for entry in entries))
         with Claims(self._study.file.parent) as claims, _progress(self._console) as progress:
@@ -93,7 +98,9 @@ class Study:
 
         def train(setting: Setting) -> dict:
             nonlocal trainer
-            trainer = trainer or Trainer(self._of(entry), compressors.get(entry.compressor), entry.steps, carrier)
+            if trainer is None:
+                trainer = Trainer(self._of(entry), compressors.get(entry.compressor), entry.steps, carrier)
+                _check_base(trainer.programs.workload.base, entry, [*tuned.values(), *found.values()])
             file = self._study.file if setting.split == TEST else rates.FILE
             return records.append(file, setting, _train(trainer, setting, progress))
 
@@ -142,6 +149,26 @@ def _train(trainer: Trainer, setting: Setting, progress: Progress) -> dict:
         "parameters": trainer.programs.parameter_count(),
         "base": workload.base,
     }
+
+
+def _check_base(base: str, entry: Setting, recorded: Iterable[Record]) -> None:
+    """Checks that a workload builds on the same trained parameters here as in the recorded runs.
+
+    Raises:
+      InvalidArgumentError: it does not.
+    """
+
+    def place(setting: Mapping[str, Any]) -> tuple:
+        return setting["workload"], setting["size"], setting.get("revision", 1)
+
+    own = place(dataclasses.asdict(entry))
+    others = [run for run in recorded if place(run["setting"]) == own and run["outcome"].get("base", "") != base]
+    if others:
+        raise InvalidArgumentError(
+            f"{entry.workload} builds on other trained parameters here than in {len(others)} recorded run(s), since "
+            f"other machines round otherwise. Bring the files of {FOLDER} from the machine that made those runs, or "
+            "begin anew in another folder, with EXPERIMENTS_RESULTS=FOLDER"
+        )
 
 
 def _thinned(outcome: Outcome) -> dict[str, int | list[float | None]]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from experiments.records import RESULTS, provenance
+from experiments.records import RESULTS, ended
 from experiments.worker_gradients import collect
 from jaxina import numerics
 
@@ -112,7 +112,7 @@ def main() -> None:
         "workers": WORKERS,
         "step": STEP,
         "points": [dataclasses.asdict(p) for p in points],
-        "provenance": provenance(),
+        **ended(),
     }
     (RESULTS / "effect_of_f.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
     plot(points, RESULTS / "effect_of_f.png")

@@ -50,7 +50,8 @@ class Grid:
     """A study. The module's docstring describes the fields.
 
     Raises:
-      InvalidArgumentError: a workload has no margin, or a margin is not a positive number.
+      InvalidArgumentError: a workload has no margin; a margin is not a positive number; there is less than one worker,
+        step or seed; or there are so many seeds that those that choose rates would be among them.
     """
 
     workloads: tuple[str, ...]
@@ -68,6 +69,14 @@ class Grid:
         wrong = [name for name in self.workloads if not 0 < self.margins.get(name, 0) < math.inf]
         if wrong:
             raise InvalidArgumentError(f"a study says a margin above 0 for each workload, but not for {wrong}")
+        if not 1 <= self.seeds <= rates.FIRST_SEED:
+            raise InvalidArgumentError(
+                f"a study has 1 to {rates.FIRST_SEED} seeds, since those above choose learning rates; not {self.seeds}"
+            )
+        if self.steps is not None and self.steps < 1:
+            raise InvalidArgumentError(f"a run has at least 1 step, not {self.steps}")
+        if min(self.workers, default=1) < 1:
+            raise InvalidArgumentError(f"a run has at least 1 worker, not {min(self.workers)}")
 
     @classmethod
     def read(cls, file: Path) -> Grid:
@@ -114,20 +123,35 @@ class Grid:
         rate, the runs with the rate before are left out. As long as a search is not over, those with all rates stay.
         """
         tuned = records.by_id(rates.FILE)
+        chosen: dict[Setting, float | None] = {}  # None: the search is not over
 
         def counts(record: Record) -> bool:
             run = Setting(**record["setting"])
-            own = dataclasses.replace(
-                self._entry(run.workload, run.compressor, run.workers),
-                seed=run.seed,
-                learning_rate_scale=run.learning_rate_scale,
-                revision=run.revision,
-            )
-            if run != own:
+            entry = dataclasses.replace(self._entry(run.workload, run.compressor, run.workers), revision=run.revision)
+            if run != dataclasses.replace(entry, seed=run.seed, learning_rate_scale=run.learning_rate_scale):
                 return False
-            return bool(self.rates.missing(run, tuned)) or run.learning_rate_scale == self.rates.best(run, tuned)
+            if entry not in chosen:
+                chosen[entry] = None if self.rates.missing(entry, tuned) else self.rates.best(entry, tuned)
+            return chosen[entry] in (None, run.learning_rate_scale)
 
         return newest([record for record in records.by_id(self.file).values() if counts(record)])
+
+    def complete(self, by_compressor: Mapping[str, list[Record]]) -> dict[str, list[Record]]:
+        """Returns the compressors of a case that have a run with each of the study's seeds, and these runs alone.
+
+        A study that still runs has other ones, too: with fewer seeds, or with several rates for one seed.
+        """
+        found = {}
+        for spec, runs in by_compressor.items():
+            kept = [run for run in runs if run["setting"]["seed"] < self.seeds]
+            if sorted(run["setting"]["seed"] for run in kept) == list(range(self.seeds)):
+                found[spec] = kept
+        return found
+
+    def lacking(self, by_compressor: Mapping[str, list[Record]]) -> list[str]:
+        """Returns which of the study's compressors are not complete in a case."""
+        specs = [compressors.spec_of(compressors.get(spec)) for spec in self.compressors]
+        return [spec for spec in specs if spec not in self.complete(by_compressor)]
 
     def selected(
         self,

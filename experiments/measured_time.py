@@ -153,8 +153,8 @@ def table(document: Mapping[str, Any], runs: Runs) -> str:
         (
             f"Written by `python -m experiments.measured_time`; its text says how. {setting['workload']}, "
             f"{setting['workers']} workers, {outcome['parameters']:,} parameters, seed {setting['seed']}. "
-            f"{document['provenance']['machine']['cores']} cores, at most {max(document['stolen']):.1%} of their time "
-            f"stolen. Medians of {len(document['rounds'])} rounds. "
+            f"{records.made_with([document])} At most {max(document['stolen']):.1%} of the cores' time stolen. "
+            f"Medians of {len(document['rounds'])} rounds. "
             f"The target is `none`'s {outcome['metric']} after three quarters of its steps."
         ),
         "",
@@ -214,13 +214,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     runs = recorded_runs(options.workload, options.seed)
+    records.provenance()  # of the code that is loaded now
     document: dict[str, Any] = {"workload": options.workload, "rates": options.rates, "rounds": [], "stolen": []}
     for number in range(options.rounds):
         stolen = StolenTime()
         turn = track([FAST, *options.rates], f"round {number + 1} of {options.rounds}")
         document["rounds"].append({str(rate): train(rate, runs) for rate in turn})
         document["stolen"].append(stolen.share())
-    document["provenance"] = records.provenance()
+    document |= records.ended()
     FILE.write_text(json.dumps(document) + "\n")
     text = table(document, runs)
     FILE.with_suffix(".md").write_text(text)

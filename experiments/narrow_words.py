@@ -24,7 +24,7 @@ import numpy.typing as npt
 from rich.progress import track
 
 from experiments import effect_of_f, workloads
-from experiments.records import RESULTS, provenance
+from experiments.records import RESULTS, ended
 from experiments.worker_gradients import collect
 from jaxina import numerics
 
@@ -220,7 +220,7 @@ def main() -> None:
     document = {
         "block": BLOCK,
         "points": [dataclasses.asdict(p) for p in points],
-        "provenance": provenance(),
+        **ended(),
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "narrow_words.json").write_text(json.dumps(document, indent=1) + "\n")

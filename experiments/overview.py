@@ -3,7 +3,8 @@
     python -m experiments.overview         # writes results/overview.md and .png
 
 The differences and verdicts are those of the studies. Differences are in margins, so that workloads compare, and more
-is better. What a study of the same case lacks comes from the study of momentum.
+is better. What a study of the same case lacks comes from the study of momentum. A case of a study that still runs is
+left out: its verdicts would be corrected for fewer compressors than at its end.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from experiments import figures
 from experiments.grid import DEFAULT, MOMENTUM, SIXTEEN_WORKERS, TRANSFORMERS, Grid
 from experiments.recorded import Case, grouped
-from experiments.records import RESULTS
+from experiments.records import RESULTS, when
 from experiments.verdicts import beside_baseline
 
 STUDIES = (DEFAULT, TRANSFORMERS, SIXTEEN_WORKERS, MOMENTUM)
@@ -65,10 +66,12 @@ Cells = Mapping[Case, Mapping[str, Cell]]
 
 
 def cells(studies: Sequence[Grid]) -> Cells:
-    """Returns all compressors of all cases. Where two studies have one, the earlier study counts."""
+    """Returns all compressors of all cases that are over. Where two studies have one, the earlier study counts."""
     found: dict[Case, dict[str, Cell]] = collections.defaultdict(dict)
     for study in studies:
         for case, runs in grouped(study.recorded()).items():
+            if study.lacking(runs):
+                continue
             margin = study.margins[case.workload]
             higher = next(iter(runs.values()))[0]["outcome"]["higher_is_better"]
             for spec, beside in beside_baseline(runs, margin).items():
@@ -84,16 +87,19 @@ def kind_of(verdict: str) -> str:
     return {"undecided": UNDECIDED, "different: worse": WORSE, "different: better": BETTER}.get(verdict, NONE)
 
 
-def document(found: Cells) -> str:
-    """Returns the page, as Markdown."""
+def document(found: Cells, made: str) -> str:
+    """Returns the page, as Markdown. `made` says how many runs were made, and when."""
     lines = [
         "# Overview",
         "",
         (
             "Written by `python -m experiments.overview`. Final metrics minus float32's, means over seeds, in margins: "
             "+1 is better by as much as still counts as equal, -1 is worse by as much. =: equivalent. ?: undecided. "
-            "The intervals are in the pages of the studies."
+            "Holm's correction is over the compressors of a study; the rows of `dgc` are of another study than the "
+            "rest. The intervals, commits and machines are in the pages of the studies."
         ),
+        "",
+        made,
         "",
     ]
     for workers, by_case in _by_workers(found):
@@ -160,11 +166,13 @@ def _specs(by_case: Cells) -> list[str]:
 
 
 def main() -> None:
-    found = cells([Grid.read(file) for file in STUDIES])
+    studies = [Grid.read(file) for file in STUDIES]
+    found = cells(studies)
     if not found:
-        print("no study has runs yet")
+        print("no study is over yet")
         return
-    (RESULTS / "overview.md").write_text(document(found))
+    runs = [run for study in studies for run in study.recorded()]
+    (RESULTS / "overview.md").write_text(document(found, f"{len(runs)} runs, which ended {when(runs)}."))
     plot(found, RESULTS / "overview.png")
     print(RESULTS / "overview.md")
 

@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,7 @@ def append(file: Path, setting: Identified, outcome: Mapping[str, Any]) -> dict[
         "id": setting.id,
         "setting": dataclasses.asdict(setting),
         "outcome": dict(outcome),
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "provenance": provenance(),
+        **ended(),
     }
     line = json.dumps(record, allow_nan=False)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -98,17 +97,49 @@ def append(file: Path, setting: Identified, outcome: Mapping[str, Any]) -> dict[
     return record
 
 
+def ended() -> dict[str, Any]:
+    """Returns what all results say of how they were made: when that ended, and with which code on which machine."""
+    return {
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "provenance": provenance(),
+    }
+
+
+def when(results: Sequence[Mapping[str, Any]]) -> str:
+    """Returns when results ended, as "at ..." or "between ... and ..."."""
+    ends = sorted(result["finished"] for result in results)
+    return f"between {ends[0]} and {ends[-1]}" if len(ends) > 1 else f"at {ends[0]}"
+
+
+def made_with(results: Sequence[Mapping[str, Any]]) -> str:
+    """Returns sentences on when results ended, and with which commits, versions and machines they were made."""
+    sources: list[dict[str, Any]] = [result["provenance"] for result in results]
+    commits = sorted({f"{s['commit'] or 'unknown'}"[:10] + "+" * s["uncommitted_changes"] for s in sources})
+    versions = sorted({f"JAX {s['versions']['jax']}, Python {s['versions']['python']}" for s in sources})
+    machines = sorted({f"{s['machine']['processor']}, {s['machine']['cores']} cores" for s in sources})
+    return (
+        f"Ended {when(results)}. Commit: {', '.join(commits)}"
+        f"{' (+: with uncommitted changes)' if any('+' in commit for commit in commits) else ''}. "
+        f"{'; '.join(versions)}. {'; '.join(machines)}."
+    )
+
+
+# What results depend on. Results themselves are no code, though they are tracked.
+_CODE = ("experiments", "jaxina", "xla_ffi", "rdma_engine", "examples", ":(exclude)experiments/results")
+
+
 @functools.cache
 def provenance() -> dict[str, Any]:
-    """Returns the versions, the commit and the machine of this run."""
+    """Returns the versions, the commit and the machine of this process.
+
+    The first call counts. What runs for long calls it at its start: a commit made later is not what it has loaded.
+    """
     packages = ("jax", "jaxlib", "flax", "optax", "numpy")
     return {
         "versions": {"python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in packages},
         "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(
-            _git("status", "--porcelain", "--untracked-files=no", "--", "experiments", "jaxina")
-        ),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", *_CODE)),
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
     }
 

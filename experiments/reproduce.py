@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -41,16 +42,31 @@ CONFIGS = (  # in the order in which they run
     "momentum",
 )
 
-# What needs no grid. Each takes minutes, the races hours.
+
+class Analysis(NamedTuple):
+    """What needs no grid, and is made once.
+
+    Attributes:
+      command: the arguments of ``python -m experiments.``.
+      made: a pattern of what it writes, in the checkout. If there is nothing of that kind, it is made again.
+    """
+
+    command: str
+    made: str
+
+
+# Each takes minutes, the races hours.
 ANALYSES = {
-    "data sets": "data.packages",
-    "base of lora": "pretrained --size {size}",
-    "bias of rounding": "unbiased_rounding",
-    "effect of f": "effect_of_f",
-    "sums of narrow words": "narrow_words",
-    "cost of compression": "compression_cost",
-    "races over unequal links": "fabric.study train --compute C2 --gradients 6000 --score-every 240 --rates 0.1,0.3",
-    "topics over unequal links": "fabric.lda run --seeds 3",
+    "data sets": Analysis("data.packages", "out/data/*"),
+    "base of lora": Analysis("pretrained --size {size}", "out/models/*-{size}-*.npz"),
+    "bias of rounding": Analysis("unbiased_rounding", "{results}/unbiased_rounding.json"),
+    "effect of f": Analysis("effect_of_f", "{results}/effect_of_f.json"),
+    "sums of narrow words": Analysis("narrow_words", "{results}/narrow_words.json"),
+    "cost of compression": Analysis("compression_cost", "{results}/compression_cost.json"),
+    "races over unequal links": Analysis(
+        "fabric.study train --compute C2 --gradients 6000 --score-every 240 --rates 0.1,0.3", "{results}/fabric.jsonl"
+    ),
+    "topics over unequal links": Analysis("fabric.lda run --seeds 3", "{results}/fabric_lda.jsonl"),
 }
 # Tables and figures of the studies. They take seconds and are made each time.
 PAGES = {
@@ -59,8 +75,8 @@ PAGES = {
     "emulated speed-ups": "emulator",
     "time to accuracy": "time_to_accuracy",
 }
-# What comes last, because it needs recorded runs, root's rights and a machine that does nothing else.
-MEASUREMENTS = {"time to accuracy over real links": "measured_time"}
+# What comes last, because it needs recorded runs of small models, root's rights and a machine that does nothing else.
+MEASUREMENTS = {"time to accuracy over real links": Analysis("measured_time", "{results}/measured_time.json")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,14 +105,16 @@ class Stage:
     recorded: bool = False
 
 
-def analyses(commands: Mapping[str, str], size: str) -> Iterator[Stage]:
-    """Yields a stage for each command, by name, whose end is written down."""
+def analyses(named: Mapping[str, Analysis], size: str) -> Iterator[Stage]:
+    """Yields a stage for each analysis. It is done if its end is written down, and what it made is there."""
     ends = records.by_id(_file())
-    for name, pattern in commands.items():
-        command = pattern.format(size=size)
+    for name, analysis in named.items():
+        command = analysis.command.format(size=size)
         before = ends.get(Command(command).id)
         taken = before["outcome"]["seconds"] if before else None
-        yield Stage(name, command, "" if before else "not made", 0.0 if before else taken, recorded=True)
+        made = records.ROOT / analysis.made.format(size=size, results=records.RESULTS.resolve())
+        done = before is not None and any(made.parent.glob(made.name))
+        yield Stage(name, command, "" if done else "not made", 0.0 if done else taken, recorded=True)
 
 
 def studies(size: str, console: Console, probing: bool, is_asked: Callable[[str], bool]) -> Iterator[Stage]:
@@ -128,7 +146,7 @@ def parts(size: str) -> Iterator[tuple[str, str, Grid]]:
 
 def unknown(only: Iterable[str], size: str) -> str:
     """Returns what is wrong with `--only`, in words; empty if each of its texts is in a stage's name."""
-    names = [*ANALYSES, *(title for title, _, _ in parts(size)), *MEASUREMENTS]
+    names = [*ANALYSES, *(title for title, _, _ in parts(size)), *_measurements(size)]
     wrong = [text for text in only if not any(text in name for name in names)]
     return (
         f"no stage has {', '.join(map(repr, wrong))} in its name. The stages are: {'; '.join(names)}" if wrong else ""
@@ -193,6 +211,10 @@ def _call(command: str) -> int:
     return subprocess.run(arguments, cwd=records.ROOT, env=environment, check=False).returncode
 
 
+def _measurements(size: str) -> Mapping[str, Analysis]:
+    return MEASUREMENTS if size == "small" else {}
+
+
 def _file() -> Path:
     return records.RESULTS / "stages.jsonl"
 
@@ -217,7 +239,7 @@ def main(arguments: list[str] | None = None) -> None:
         return not options.only or any(text in name for text in options.only)
 
     found = [*analyses(ANALYSES, options.size), *studies(options.size, console, not options.no_probes, is_asked)]
-    last = list(analyses(MEASUREMENTS, options.size))
+    last = list(analyses(_measurements(options.size), options.size))
     chosen = {stage.name: stage for stage in (*found, *last) if is_asked(stage.name)}
     show(chosen.values(), console)
     if options.plan:

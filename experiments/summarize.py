@@ -18,12 +18,11 @@ import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments import figures, grid, rates, statistics, study_file
+from experiments import figures, grid, rates, records, statistics, study_file
 from experiments.grid import Grid
 from experiments.paper import TABLE4
 from experiments.recorded import (
@@ -33,7 +32,7 @@ from experiments.recorded import (
     grouped,
     largest_loss_difference,
 )
-from experiments.records import Setting, by_id
+from experiments.records import Setting
 from experiments.verdicts import Beside, beside_baseline
 
 
@@ -50,16 +49,16 @@ def cell(runs: Sequence[Record]) -> str:
     return ", ".join(parts)
 
 
-def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -> str:
+def table(recorded: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -> str:
     """Returns the summary as Markdown.
 
     Args:
-      records: the study's results.
+      recorded: the study's results.
       study: says the margins and how rates were searched.
       tuned: the records of searches, by id.
     """
     lines = []
-    for case, by_compressor in grouped(records).items():
+    for case, by_compressor in grouped(recorded).items():
         first = next(iter(by_compressor.values()))[0]
         outcome, setting = first["outcome"], first["setting"]
         better = "higher" if outcome["higher_is_better"] else "lower"
@@ -71,7 +70,7 @@ def table(records: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) -
             (
                 f"{outcome['metric']} on the test split ({better} is better) after {setting['steps']} steps, "
                 f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds. The margin is {margin:g}."
-                + _incomplete(len(by_compressor), len(study.compressors))
+                + _incomplete(study.lacking(by_compressor))
                 + (_OUTDATED if grid.outdated([first]) else "")
             ),
             "",
@@ -111,13 +110,11 @@ _OUTDATED = (
 )
 
 
-def _incomplete(made: int, wanted: int) -> str:
-    if made >= wanted:
+def _incomplete(lacking: Sequence[str]) -> str:
+    if not lacking:
         return ""
-    return (
-        f" **Incomplete:** {wanted - made} of the study's {wanted} compressors have no runs yet. Verdicts are "
-        "corrected for those that have."
-    )
+    names = ", ".join(f"`{spec}`" for spec in lacking)
+    return f" **Incomplete:** not all runs are made yet of {names}. Verdicts are corrected for those that are here."
 
 
 def _searches(by_compressor: Mapping[str, list[Record]], study: Grid, tuned: Mapping[str, Record]) -> list[str]:
@@ -155,32 +152,18 @@ def _score(score: float) -> str:
 _NOTE = f"""\
 *Rate*: the multiple of the workload's learning rate that the compressor got, chosen by the validation split.
 *Minus float32*: the mean over seeds of the difference from `none` with the same seed, ± half its 95 % confidence
-interval. *Verdict*: by paired tests at the level {statistics.LEVEL}, with Holm's correction over the compressors of a
-case (`experiments/statistics.py`). "equivalent": the difference is smaller than the margin, which the study's file said
-before its first run. "better", "worse": it is not 0. "undecided": neither was found, which does not mean that there is
-no difference. With fewer than {statistics.FEWEST_SEEDS} seeds there is no verdict. *Loss differs by*: the largest
-relative difference of the training loss of any recorded window of steps from `none`'s with the same seed. *Paper*: the
-SwitchML paper's table 4, another model on other data: compare the order, not the numbers. A name that ends in `-ef` is
-that compressor without its error feedback.
+interval. *Verdict*: by paired tests at the level {statistics.LEVEL}, with Holm's correction over the compressors that
+this study has for a workload and a number of workers (`experiments/statistics.py`). "equivalent": the difference is
+smaller than the margin, which the study's file said before its first run. "better", "worse": it is not 0. "undecided":
+neither was found, which does not mean that there is no difference. With fewer than {statistics.FEWEST_SEEDS} seeds
+there is no verdict. *Loss differs by*: the largest relative difference of the training loss of any recorded window of
+steps from `none`'s with the same seed. *Paper*: the SwitchML paper's table 4, another model on other data: compare the
+order, not the numbers. A name that ends in `-ef` is that compressor without its error feedback.
 """
 
 
 def _mean(runs: Sequence[Record], name: str) -> float:
     return float(np.mean([run["outcome"][name] for run in runs]))
-
-
-def made_with(records: Sequence[Record]) -> str:
-    """Returns a sentence on how many runs there are, when they ended, and with which commits, versions and machines."""
-    ends = sorted(record["finished"] for record in records)
-    sources: list[dict[str, Any]] = [record["provenance"] for record in records]
-    commits = sorted({f"{s['commit'] or 'unknown'}"[:10] + "+" * s["uncommitted_changes"] for s in sources})
-    versions = sorted({f"JAX {s['versions']['jax']}, Python {s['versions']['python']}" for s in sources})
-    machines = sorted({f"{s['machine']['processor']}, {s['machine']['cores']} cores" for s in sources})
-    return (
-        f"{len(records)} runs, which ended between {ends[0]} and {ends[-1]}. Commit: {', '.join(commits)}"
-        f"{' (+: with uncommitted changes)' if any('+' in commit for commit in commits) else ''}. "
-        f"{'; '.join(versions)}. {'; '.join(machines)}."
-    )
 
 
 def main() -> None:
@@ -196,15 +179,18 @@ def main() -> None:
 
 def summarize(study: Grid) -> None:
     """Writes the tables and figures of a study, if it has results."""
-    file, records = study.file, study.recorded()
-    if not records:
+    file, runs = study.file, study.recorded()
+    if not runs:
         print(f"{file} has no runs yet")
         return
-    text = f"# {file.stem}\n\nWritten by `python -m experiments.summarize`. {made_with(records)}\n\n"
-    file.with_suffix(".md").write_text(text + table(records, study, by_id(rates.FILE)))
+    text = f"# {file.stem}\n\nWritten by `python -m experiments.summarize`. {len(runs)} runs. "
+    text += f"{records.made_with(runs)}\n\n"
+    file.with_suffix(".md").write_text(text + table(runs, study, records.by_id(rates.FILE)))
     # Figures show differences from float32: a case without it has none, and one with float32 alone has none either.
     groups = {
-        case: runs for case, runs in grouped(records).items() if final_scores(runs.get(BASELINE, [])) and len(runs) > 1
+        case: by_compressor
+        for case, by_compressor in grouped(runs).items()
+        if final_scores(by_compressor.get(BASELINE, [])) and len(by_compressor) > 1
     }
     if not groups:
         print(f"{file}: no workload has runs of {BASELINE} and of another compressor, so there are no figures")

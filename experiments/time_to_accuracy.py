@@ -21,7 +21,7 @@ from experiments import racers, sensitivity
 from experiments.paper import COUSINS
 from experiments.paper import SPEEDS as PAPERS_SPEEDS
 from experiments.recorded import BASELINE, Case, Groups, final_scores, grouped
-from experiments.records import RESULTS
+from experiments.records import RESULTS, made_with, when
 from experiments.ways import OVERLAPS, Costs, Way, fastest, ways
 
 SPEEDS = (1, 10, 100)  # Gbit/s
@@ -159,7 +159,7 @@ def plot(all_ways: AllWays, file: Path) -> None:
     speeds = np.geomspace(1, 100, 60)
     cases = list(all_ways[SMALL])
     reached = {way.spec for found in all_ways[SMALL].values() for way in found if way.steps is not None}
-    specs = [spec for spec in SHOWN if spec in reached]  # few enough that each has a colour of its own
+    specs = [spec for spec in SHOWN if spec in reached]
     figure, rows = plt.subplots(
         len(cases),
         len(all_ways),
@@ -186,12 +186,13 @@ def plot(all_ways: AllWays, file: Path) -> None:
     legends = [axes.get_legend_handles_labels() for axes in rows.flat]
     handles = {label: handle for legend in legends for handle, label in zip(*legend, strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=9)
-    figure.suptitle("Time to what float32 reaches in three quarters of its steps; curves of those that reach it")
+    figure.suptitle("Time to what float32 reaches in three quarters of its steps; some of those that reach it")
     figure.savefig(file, dpi=100)
     plt.close(figure)
 
 
-SHOWN = (BASELINE, "int32", "int8", "int16", "thc", "topk", "dgc:momentum=0.0", "powersgd")
+# At most so many that each has a colour of its own. The tables have all.
+SHOWN = (BASELINE, "int32", "int8", "int8:stochastic", "int16", "thc", "dgc:momentum=0.0", "powersgd")
 
 
 def main() -> None:
@@ -206,10 +207,16 @@ def main() -> None:
         return
     costs = json.loads(file.read_text())
     all_ways = all_ways_of(groups, costs)
+    runs = [run for by_compressor in groups.values() for of in by_compressor.values() for run in of]
     text = [
         "# Time to accuracy",
         "",
         f"Written by `python -m experiments.time_to_accuracy`; its text says how. {racers.WORKERS} workers.",
+        "",
+        (
+            f"Runs that ended {when(runs)}; the pages of the studies have their commits and machines. Costs of "
+            f"compression: {made_with([costs])} The load average was {costs['load_average']:.1f} before."
+        ),
         "",
         table(all_ways),
         overlaps(all_ways),

@@ -26,6 +26,7 @@ from jax.sharding import PartitionSpec as P
 from experiments.workloads import Workload
 from jaxina.compressors import Compressor, Meter
 from jaxina.compressors.dgc import DGC
+from jaxina.errors import InvalidArgumentError
 
 AXIS = "workers"
 
@@ -62,11 +63,16 @@ class Programs:
     Args:
       workload: what is trained.
       workers: the number of devices to use. JAX must have as many.
+
+    Raises:
+      InvalidArgumentError: the workers cannot have equal shares of a batch.
     """
 
     def __init__(self, workload: Workload, workers: int) -> None:
         if workload.batch_size % workers:
-            raise ValueError(f"a batch of {workload.batch_size} is not to be divided among {workers} workers")
+            raise InvalidArgumentError(
+                f"a batch of {workload.batch_size} rows is not to be divided among {workers} workers"
+            )
         self.workload, self.workers = workload, workers
         self.mesh = jax.make_mesh((workers,), (AXIS,), devices=jax.devices()[:workers])
         self.replicated, self.split = NamedSharding(self.mesh, P()), NamedSharding(self.mesh, P(AXIS))

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from experiments.records import RESULTS, provenance
+from experiments.records import RESULTS, ended
 from jaxina import numerics
 from jaxina.numerics import jnp_random, jnp_reference
 
@@ -147,7 +147,7 @@ def main() -> None:
     for check in checks:
         print(f"{check.what}: {check.largest:.2f} standard errors, mean square {check.mean_square:.2f}")
     if draws == RECORDED:
-        document = {"draws": draws, "checks": [dataclasses.asdict(c) for c in checks], "provenance": provenance()}
+        document = {"draws": draws, "checks": [dataclasses.asdict(c) for c in checks], **ended()}
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / "unbiased_rounding.json").write_text(json.dumps(document, indent=1) + "\n")
     worst = max(check.largest for check in checks)

@@ -40,6 +40,9 @@ class Beside:
 def beside_baseline(by_compressor: Mapping[str, list[Record]], margin: float) -> dict[str, Beside]:
     """Compares all compressors of a case with the baseline. They are one family for Holm's correction.
 
+    So a family is what one study has for a workload and a number of workers: another study of the same methods corrects
+    for other ones beside them.
+
     Returns:
       By compressor. Without a baseline, nothing.
     """

@@ -19,7 +19,7 @@ VALIDATION = "validation"
 """What learning rates are chosen by. No model is trained with it."""
 
 TEST = "test"
-"""What results are scored by. Nothing is chosen by it."""
+"""What results are scored by. No multiple of a learning rate is chosen by it."""
 
 
 class Lengths(NamedTuple):

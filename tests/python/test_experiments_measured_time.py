@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import measured_time, racers
+from experiments import measured_time, racers, records
 from experiments.measured_time import FAST, modelled, plot, points, seconds_to, table
 
 RECORD = {"setting": {"workload": "clickthrough", "workers": 4, "seed": 0, "learning_rate_scale": 1.0}}
@@ -54,8 +54,7 @@ def test_the_table_says_who_is_first_by_both(tmp_path):
         "rates": [100],
         "rounds": [{str(FAST): fast, "100": slow}],
         "stolen": [0.0],
-        "provenance": {"machine": {"cores": 2}},
-    }
+    } | records.ended()
     ours = {point.spec: point for point in points(document, runs)}
     assert ours["none"].measured == pytest.approx(ours["none"].model) == pytest.approx(4.2)
     assert ours["int8"].measured == pytest.approx(6.0) and ours["int8"].model == pytest.approx(1.5)

@@ -103,7 +103,7 @@ def test_what_is_left_of_a_study_and_how_long_it_takes(study):
     assert not durations.recorded(study).knows(place)
 
     def write(file, setting):
-        records.append(file, setting, record_of(setting, 0.5)["outcome"])
+        records.append(file, setting, record_of(setting, 0.5, seconds=setting.steps * 0.02 + 4)["outcome"])
 
     for setting in study.rates.missing(none, {}):
         write(rates.FILE, setting)
@@ -120,8 +120,7 @@ def test_what_is_left_of_a_study_and_how_long_it_takes(study):
 
     known = durations.recorded(study)
     run = study.runs(none, 1 / 64)[2]
-    overhead = 3.0 - run.steps * 0.02 if run.steps * 0.02 < 3 else 0.0
-    assert known.seconds(run) == pytest.approx(run.steps * 0.02 + overhead)
+    assert known.seconds(run) == pytest.approx(run.steps * 0.02 + 4)
     other = dataclasses.replace(run, compressor="topk")  # never run: float32's step and a factor stand in
     assert known.seconds(other) > known.seconds(run)
 
@@ -223,6 +222,19 @@ def test_a_study_that_was_interrupted_goes_on_and_trains_nothing_twice(study, mo
     assert allowed[0] == 20
 
 
+def test_runs_on_another_base_are_refused(study):
+    none, _ = study.entries()
+    record = record_of(none, 0.5)
+    for other in ({"revision": none.revision + 1}, {"size": "large"}, {"workload": "vgg"}):
+        convergence._check_base("ours", dataclasses.replace(none, **other), [record])
+    record["outcome"]["base"] = "ours"
+    convergence._check_base("ours", none, [record])
+    with pytest.raises(
+        InvalidArgumentError, match="ncf builds on other trained parameters here than in 1 recorded run"
+    ):
+        convergence._check_base("another", none, [record])
+
+
 CLAIMING = """
 import dataclasses, sys
 from pathlib import Path
@@ -288,9 +300,20 @@ def test_times_for_people():
 
 def test_what_fewer_runs_of_a_search_cost():
     scores = {0.5: np.array([4.0, 0.0, 0.0]), 1.0: np.array([1.0, 2.0, 3.0]), 2.0: np.array([-math.inf, 9.0, 9.0])}
-    assert [search_noise.picked(scores, runs) for runs in (1, 2, 3)] == [0.5, 0.5, 1.0]
-    assert [search_noise.lost(scores, runs) for runs in (1, 2, 3)] == [pytest.approx(2 / 3), pytest.approx(2 / 3), 0]
-    assert search_noise.lost({1.0: np.array([-math.inf, 1.0])}, 1) == 0
+    every = (0, 1, 2)
+    assert [search_noise.picked(scores, runs) for runs in ((0,), (1,), (0, 1), every)] == [0.5, 2.0, 0.5, 1.0]
+    assert search_noise.lost(scores, (0,), every) == pytest.approx(2 / 3)
+    assert search_noise.lost(scores, (0,), (1, 2)) == 9.0
+    assert search_noise.lost(scores, (1,), every) == math.inf
+    assert search_noise.lost({1.0: np.array([-math.inf, 1.0])}, (0,), (0, 1)) == 0
+
+
+def test_every_choice_of_the_runs_counts_and_its_own_runs_flatter_it():
+    scores = {1.0: np.array([0.0, 0.0, 0.0]), 2.0: np.array([3.0, -1.0, -1.0])}
+    noise = search_noise.noise_of([scores, {1.0: np.zeros(3), 2.0: np.full(3, -1.0)}], 1)
+    assert noise.others == pytest.approx(2 / 6)  # the second and the third run pick 1, all pick 2
+    assert noise.at_least == pytest.approx([0, 1 / 3, 1 / 3, 0, 0, 0])
+    assert noise.at_most == pytest.approx([1, 1, 1, 0, 0, 0])
 
 
 def test_only_searches_with_the_most_runs_are_asked(monkeypatch):
@@ -341,6 +364,27 @@ def test_a_stage_is_run_in_the_checkout_from_any_folder(tmp_path, monkeypatch, c
     monkeypatch.setattr(records, "RESULTS", Path("mine"))
     assert reproduce._call("summarize experiments/configs/fixed_shift.toml") == 0
     assert capfd.readouterr().out == f"{tmp_path / 'mine/fixed_shift.jsonl'} has no runs yet\n"
+
+
+def test_a_stage_is_done_if_it_ended_and_what_it_made_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    named = {"costs": reproduce.Analysis("compression_cost", "{results}/*_cost.json")}
+
+    def left():
+        (stage,) = reproduce.analyses(named, "small")
+        return stage.left, stage.seconds
+
+    (tmp_path / "compression_cost.json").touch()  # a checkout's: it was not made here
+    assert left() == ("not made", None)
+    records.append(tmp_path / "stages.jsonl", reproduce.Command("compression_cost"), {"seconds": 7.0})
+    assert left() == ("", 0.0)
+    (tmp_path / "compression_cost.json").unlink()
+    assert left() == ("not made", 7.0)
+
+
+def test_over_real_links_small_models_alone_are_measured():
+    assert reproduce.unknown(["over real links"], "small") == ""
+    assert "no stage has 'over real links'" in reproduce.unknown(["over real links"], "large")
 
 
 @pytest.mark.parametrize("size", ["small", "large"])

@@ -44,7 +44,8 @@ def test_summary_table_of_two_seeds_one_of_which_diverged(tmp_path):
     text = summarize.table(found, study, {})
     assert "| `topk` | x 1 | 2 | 0.5, 1 of 2 diverge |" in text
     assert "No learning rate was searched." in text
-    assert f"2 runs, which ended between {found[0]['finished']}" in summarize.made_with(found)
+    assert records.made_with(found).startswith(f"Ended between {found[0]['finished']} and ")
+    assert records.made_with(found[:1]).startswith(f"Ended at {found[0]['finished']}. Commit: ")
 
 
 def test_a_study_with_float32_alone_has_a_table_and_no_figures(tmp_path, monkeypatch, capsys):
@@ -138,7 +139,7 @@ def test_the_overview_is_in_margins_and_up_is_better(tmp_path):
         ]
         for run in runs:
             run["outcome"]["higher_is_better"] = False
-        return types.SimpleNamespace(margins={"ncf": 0.01}, recorded=lambda: runs)
+        return types.SimpleNamespace(margins={"ncf": 0.01}, recorded=lambda: runs, lacking=lambda by_compressor: [])
 
     first = study(none=0.0, better=-0.02, same=0.0002, worse=0.2)
     found = overview.cells([first, study(none=0.0, better=0.5, more=0.12)])
@@ -149,9 +150,35 @@ def test_the_overview_is_in_margins_and_up_is_better(tmp_path):
         "worse": ("-20", overview.WORSE),
         "more": ("-12", overview.WORSE),
     }
-    assert "| `worse` | -20 worse |" in overview.document(found)
+    assert "| `worse` | -20 worse |" in overview.document(found, "")
     overview.plot(found, tmp_path / "overview.png")
     assert (tmp_path / "overview.png").stat().st_size > 10_000
+
+
+def test_of_a_study_that_still_runs_the_overview_shows_nothing_and_the_table_says_what_lacks(monkeypatch):
+    """Holm's correction needs all compressors. Runs of others than the study's, and of more seeds, complete nothing."""
+    from experiments import overview, summarize
+
+    study = grid.Grid(("ncf",), ("none", "topk", "qsgd"), MARGINS, "s", seeds=5, rates=Search(scales=(1.0,)))
+    runs = [run_of(seed, 0.5 + seed / 10, name) for seed in range(5) for name in ("none", "topk", "thc")]
+    late = [run_of(seed, 0.5 + seed / 10, "qsgd") for seed in (0, 1, 2, 3, 7)]
+    monkeypatch.setattr(grid.Grid, "recorded", lambda self: runs)
+    for more, lacking in (
+        ([], ["qsgd"]),
+        (late, ["qsgd"]),
+        ([run_of(4, 0.9, "qsgd")], []),
+    ):
+        runs += more
+        assert study.lacking(recorded_group(runs)) == lacking
+        assert bool(overview.cells([study])) == (not lacking)
+        assert ("**Incomplete:** not all runs are made yet of `qsgd`." in summarize.table(runs, study, {})) == bool(
+            lacking
+        )
+    kept = study.complete(recorded_group(runs))
+    assert list(kept) == ["none", "qsgd", "thc", "topk"]
+    assert {tuple(run["setting"]["seed"] for run in of) for of in kept.values()} == {(0, 1, 2, 3, 4)}
+    runs.append(run_of(0, 0.7, "topk"))  # with another rate: its search is not over
+    assert study.lacking(recorded_group(runs)) == ["topk"]
 
 
 def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own_colour():

@@ -88,6 +88,7 @@ def study_in(folder, **changes: str | None):
         ({"workers": "4"}, r"workers = 4 is not a list of numbers of at least 1, such as \[4, 16\]"),
         ({"workers": "[true]"}, "workers"),
         ({"seeds": '"five"'}, "seeds = 'five' is not a number of at least 1"),
+        ({"seeds": "101"}, "1 to 100 seeds, since those above choose learning rates; not 101"),
         ({"collective": '"mpi"'}, "collective = 'mpi' is not one of xla, jaxina, deployed"),
         ({"size": '"huge"'}, "size = 'huge' is not one of small, large"),
         ({"workloads": '["resnett"]'}, "no workload 'resnett'; there are clickthrough, "),
@@ -108,6 +109,9 @@ def test_a_wrong_study_is_one_line_and_the_status_2(tmp_path, capsys):
         (["--config", study, "--compressor", "topj"], "no compressor 'topj'"),
         (["--config", study, "--workload", "vgg"], "no runs of vgg"),
         (["--config", str(tmp_path / "none.toml")], "none.toml: cannot be read: No such file"),
+        (["--config", study, "--seeds", "0"], "1 to 100 seeds"),
+        (["--config", study, "--steps", "0"], "at least 1 step, not 0"),
+        (["--config", study, "--workers", "0"], "at least 1 worker, not 0"),
     ):
         with pytest.raises(SystemExit) as ended:
             convergence.main(options)
