@@ -18,6 +18,7 @@ from experiments.grid import Grid
 from experiments.recorded import BASELINE
 from experiments.records import RESULTS, Setting
 from experiments.workloads import VALIDATION
+from jaxina import compressors
 
 PROBES = RESULTS / "probes.jsonl"
 PROBE_STEPS = 8
@@ -87,6 +88,7 @@ def probe_of(entry: Setting) -> Setting:
     return dataclasses.replace(
         entry,
         compressor=BASELINE,
+        compressor_revision=compressors.get(BASELINE).revision,
         seed=rates.FIRST_SEED,
         steps=PROBE_STEPS,
         learning_rate_scale=1.0,

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from experiments import rates, records, study_file, workloads
@@ -118,16 +118,21 @@ class Grid:
         """Returns the recorded results, of all seeds.
 
         Runs with other steps or another collective than the study's are left out: they are recorded in the same file,
-        but their scores are not comparable. Of a workload's revisions, the newest one that has runs counts; see
-        `outdated`. A run that two processes have made counts once. If a search got more runs and now chooses another
-        rate, the runs with the rate before are left out. As long as a search is not over, those with all rates stay.
+        but their scores are not comparable. Of the revisions of a workload, and of a compressor, the newest one that
+        has runs counts; see `outdated`. A run that two processes have made counts once. If a search got more runs and
+        now chooses another rate, the runs with the rate before are left out. As long as a search is not over, those
+        with all rates stay.
         """
         tuned = records.by_id(rates.FILE)
         chosen: dict[Setting, float | None] = {}  # None: the search is not over
 
         def counts(record: Record) -> bool:
             run = Setting(**record["setting"])
-            entry = dataclasses.replace(self._entry(run.workload, run.compressor, run.workers), revision=run.revision)
+            entry = dataclasses.replace(
+                self._entry(run.workload, run.compressor, run.workers),
+                revision=run.revision,
+                compressor_revision=run.compressor_revision,
+            )
             if run != dataclasses.replace(entry, seed=run.seed, learning_rate_scale=run.learning_rate_scale):
                 return False
             if entry not in chosen:
@@ -192,12 +197,16 @@ class Grid:
             collective=self.collective if self.collective != DEPLOYED else as_deployed(compressor),
             split=TEST,
             revision=workloads.kind(workload).revision,
+            compressor_revision=compressor.revision,
         )
 
 
-def outdated(runs: Iterable[Record]) -> bool:
-    """Whether the workload's data, model or metric have changed since the runs of one case were recorded."""
-    return any(Setting(**run["setting"]).revision < workloads.kind(run["setting"]["workload"]).revision for run in runs)
+def outdated(run: Record) -> str:
+    """Returns what has changed since a run was recorded, in words: its workload or its compressor; empty if nothing."""
+    setting = Setting(**run["setting"])
+    if setting.revision < workloads.kind(setting.workload).revision:
+        return "the workload"
+    return "the compressor" if setting.compressor_revision < compressors.get(setting.compressor).revision else ""
 
 
 def as_deployed(compressor: Compressor) -> str:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.records import Setting
+
 Record = dict[str, Any]
 BASELINE = "none"
 
@@ -44,16 +46,28 @@ def grouped(records: Sequence[Record]) -> Groups:
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
-    """Returns the runs of each case's newest revision. Older ones had other data, another model or another metric."""
-    revisions: dict[Case, int] = {}
+    """Returns the runs of each case's newest revision of the workload, and there of each compressor's newest one.
 
-    def key(record: Record) -> tuple[Case, int]:
-        setting = record["setting"]
-        return Case(setting["workload"], setting["workers"]), setting.get("revision", 1)
+    Older ones had other data, another model, another metric, or another way to compress.
+    """
 
-    for case, revision in map(key, records):
-        revisions[case] = max(revision, revisions.get(case, revision))
-    return [record for record in records if revisions[key(record)[0]] == key(record)[1]]
+    def case(setting: Setting) -> tuple:
+        return setting.workload, setting.workers
+
+    def compressor(setting: Setting) -> tuple:
+        return *case(setting), setting.compressor
+
+    for key, of in ((case, "revision"), (compressor, "compressor_revision")):
+        newest_of: dict[tuple, int] = collections.defaultdict(int)
+        settings = [Setting(**record["setting"]) for record in records]
+        for setting in settings:
+            newest_of[key(setting)] = max(newest_of[key(setting)], getattr(setting, of))
+        records = [
+            record
+            for record, setting in zip(records, settings, strict=True)
+            if getattr(setting, of) == newest_of[key(setting)]
+        ]
+    return list(records)
 
 
 def final_scores(runs: Sequence[Record]) -> list[float]:

@@ -25,12 +25,13 @@ RESULTS = Path(os.environ.get("EXPERIMENTS_RESULTS", ROOT / "experiments" / "res
 class Identified:
     """Settings that identify a run. A results file holds each setting once.
 
-    A workload's `revision` is a field of the settings. The first one does not count: older records lack it.
+    Revisions are fields of the settings. The first one does not count: older records lack it.
     """
 
     @property
     def id(self) -> str:
-        fields = {name: value for name, value in dataclasses.asdict(self).items() if (name, value) != ("revision", 1)}
+        firsts = (("revision", 1), ("compressor_revision", 1))
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if (name, value) not in firsts}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -46,6 +47,7 @@ class Setting(Identified):
       collective: what carries the psums, "xla" or "jaxina".
       split: what the model is scored by, `workloads.TEST` or `workloads.VALIDATION`.
       revision: the workload's.
+      compressor_revision: the compressor's.
     """
 
     workload: str
@@ -58,6 +60,7 @@ class Setting(Identified):
     collective: str
     split: str
     revision: int = 1
+    compressor_revision: int = 1
 
 
 def by_id(file: Path) -> dict[str, dict[str, Any]]:

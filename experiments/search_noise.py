@@ -36,8 +36,12 @@ def searches() -> Iterator[Scores]:
     for study in studies:
         for planned in study.entries():
             search = study.rates
-            # The noise of a search does not depend on whether its workload was fixed since.
-            older = (dataclasses.replace(planned, revision=planned.revision - back) for back in range(planned.revision))
+            # The noise of a search does not depend on whether its workload or compressor has changed since.
+            older = (
+                dataclasses.replace(planned, revision=workload, compressor_revision=compressor)
+                for workload in range(planned.revision, 0, -1)
+                for compressor in range(planned.compressor_revision, 0, -1)
+            )
             entry = next((one for one in older if not search.missing(one, found)), planned)
             if entry.id in seen or search.seeds < most or len(search.scales) == 1 or search.missing(entry, found):
                 continue

@@ -71,7 +71,7 @@ def table(recorded: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) 
                 f"{outcome['metric']} on the test split ({better} is better) after {setting['steps']} steps, "
                 f"{outcome['parameters']:,} parameters; mean ± standard deviation over seeds. The margin is {margin:g}."
                 + _incomplete(study.lacking(by_compressor))
-                + (_OUTDATED if grid.outdated([first]) else "")
+                + _outdated(by_compressor)
             ),
             "",
             (
@@ -104,10 +104,14 @@ def table(recorded: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) 
     return "\n".join(lines + [_NOTE])
 
 
-_OUTDATED = (
-    " **Outdated:** the workload was mended after these runs, which will be made again: see `docs/experiments.md`, "
-    '"Which results are which".'
-)
+def _outdated(by_compressor: Mapping[str, list[Record]]) -> str:
+    """Returns a sentence on what has changed since the runs; empty if nothing has."""
+    changed = {spec: grid.outdated(runs[0]) for spec, runs in by_compressor.items()}
+    if "the workload" in changed.values():
+        names = "the workload"
+    else:
+        names = ", ".join(f"`{spec}`" for spec, what in changed.items() if what)
+    return f" **Outdated:** {names} changed after these runs, which will be made again." if names else ""
 
 
 def _incomplete(lacking: Sequence[str]) -> str:

@@ -27,6 +27,8 @@ class Algorithm(abc.ABC):
         `aggregate` rounds it. GATHER: every worker receives every payload.
       carries_non_finite: whether NaN and infinities are sent as they are. If not, they are kept away from `encode`
         (``jaxina.compressors.non_finite``).
+      revision: counts the changes after which recorded runs of `experiments` no longer tell how this compressor trains,
+        or what it sends. Other random numbers of the same distribution are no such change.
 
     Raises:
       InvalidArgumentError: a parameter is not allowed, or `ef` asks for what the promise rules out.
@@ -37,6 +39,7 @@ class Algorithm(abc.ABC):
     promise: ClassVar[Promise]
     kind: ClassVar[str]
     carries_non_finite: ClassVar[bool] = False
+    revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         self.promise.check_feedback(self.ef, type(self).__name__)

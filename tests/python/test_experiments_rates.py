@@ -19,12 +19,14 @@ from rich.console import Console
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import convergence, durations, grid, rates, records, reproduce, search_noise, workloads
+from experiments import convergence, durations, grid, rates, records, reproduce, search_noise, summarize, workloads
 from experiments.claims import Claims
 from experiments.rates import Search
+from experiments.recorded import grouped
 from experiments.records import Setting
 from experiments.trainer import Outcome
 from experiments.workloads import TEST, VALIDATION
+from jaxina import compressors
 from jaxina.errors import InvalidArgumentError
 
 RUN = Setting("ncf", "small", "topk", 4, 0, 100, 1.0, "xla", TEST)
@@ -171,14 +173,34 @@ def test_of_a_workloads_revisions_the_newest_that_was_run_counts(study, monkeypa
     old = [write(dataclasses.replace(run, revision=1)) for run in (none, other)]
     kind = workloads.kind(none.workload)
     monkeypatch.setattr(kind, "revision", 7)
-    assert [run["id"] for run in study.recorded()] == old and grid.outdated(study.recorded())
+    assert [run["id"] for run in study.recorded()] == old and grid.outdated(study.recorded()[0]) == "the workload"
     new = write(dataclasses.replace(study.entries()[0], seed=3))
-    assert [run["id"] for run in study.recorded()] == [new] and not grid.outdated(study.recorded())
+    assert [run["id"] for run in study.recorded()] == [new] and not grid.outdated(study.recorded()[0])
+
+
+def test_runs_of_a_compressor_that_has_changed_are_made_again_and_count_until_then(study, monkeypatch):
+    none, topk = study.entries()
+
+    def write(setting):
+        records.append(study.file, setting, record_of(setting, 0.7)["outcome"])
+        return setting.id
+
+    first, *_, old = (write(run) for run in (none, topk))
+    monkeypatch.setattr(type(compressors.get("topk")), "revision", 2)
+    assert study.entries()[1].id != topk.id and study.entries()[0].id == none.id
+    assert [run["id"] for run in study.recorded()] == [first, old]
+    assert [grid.outdated(run) for run in study.recorded()] == ["", "the compressor"]
+    (by_compressor,) = grouped(study.recorded()).values()
+    assert summarize._outdated(by_compressor).startswith(" **Outdated:** `topk` changed after these runs")
+    new = write(dataclasses.replace(study.entries()[1], seed=3))
+    assert [run["id"] for run in study.recorded()] == [first, new]
+    (by_compressor,) = grouped(study.recorded()).values()
+    assert summarize._outdated(by_compressor) == ""
 
 
 def test_a_setting_without_a_revision_keeps_its_id():
-    """Runs were recorded before workloads had revisions."""
-    fields = {name: value for name, value in dataclasses.asdict(RUN).items() if name != "revision"}
+    """Runs were recorded before workloads and compressors had revisions."""
+    fields = {name: value for name, value in dataclasses.asdict(RUN).items() if "revision" not in name}
     text = json.dumps(fields, sort_keys=True)
     assert RUN.id == hashlib.sha256(text.encode()).hexdigest()[:16]
 
