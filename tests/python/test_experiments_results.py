@@ -13,7 +13,7 @@ pytest.importorskip("optax")
 
 from experiment_runs import MARGINS, SETTING, recorded_group, run_of, run_with
 
-from experiments import grid, records
+from experiments import grid, records, reproduce
 from experiments.rates import Search
 from experiments.recorded import Case
 from experiments.verdicts import beside_baseline
@@ -179,6 +179,18 @@ def test_of_a_study_that_still_runs_the_overview_shows_nothing_and_the_table_say
     assert {tuple(run["setting"]["seed"] for run in of) for of in kept.values()} == {(0, 1, 2, 3, 4)}
     runs.append(run_of(0, 0.7, "topk"))  # with another rate: its search is not over
     assert study.lacking(recorded_group(runs)) == ["topk"]
+
+
+@pytest.mark.parametrize("config", reproduce.CONFIGS)
+def test_the_pages_of_studies_that_are_over_are_current(config):
+    from experiments import durations, rates, summarize
+
+    study = grid.Grid.read(grid.CONFIGS / f"{config}.toml")
+    if durations.left(study):
+        pytest.skip("the study still runs")
+    text = summarize.table(study.recorded(), study, records.by_id(rates.FILE))
+    page = study.file.with_suffix(".md").read_text()
+    assert page.endswith(f"\n\n{text}"), f"python -m experiments.summarize experiments/configs/{config}.toml"
 
 
 def test_figures_order_bits_by_their_size_and_give_each_curve_of_a_panel_its_own_colour():
