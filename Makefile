@@ -18,7 +18,7 @@ help: ## print this list
 
 setup: $(STAMP) ## check the system's packages, then install into .venv (PYTHON=python3.12 picks the Python, V=1 shows more)
 
-demo: $(STAMP) ## train the example over every transport, and compare
+demo: $(STAMP) ## train the example over every transport but verbs, and compare
 	$(BIN)/python scripts/demo.py
 
 test: $(STAMP) ## build and run all tests

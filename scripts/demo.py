@@ -1,4 +1,4 @@
-"""Trains the MNIST example with four workers, over every aggregator and with XLA's own collective.
+"""Trains the MNIST example with four workers, over every aggregator but verbs and with XLA's own collective.
 
     make demo    # or, with jaxina installed: python scripts/demo.py
 

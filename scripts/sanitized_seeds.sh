@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/sanitized_seeds.sh FOLDER. Builds only the simulator, with ASan and UBSan, and runs seeds on all cores:
-# 20,000 of the swarm, 2,000 of RDMA messages and shared memory, 1,400 of switches that combine updates, and 500 of rings.
+# 20,000 of the swarm, 2,000 of RDMA messages and shared memory, 1,500 of switches that combine updates, 500 of rings,
+# and 1,200 of narrow words.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/compiler_cache.sh

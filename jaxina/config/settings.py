@@ -98,7 +98,8 @@ class Configuration:
         None,
         "Certificate of the authority that issues the certificates of the cluster's processes, PEM. With it "
         "and the next two, control calls, those to the coordinator and metrics are encrypted, and both ends must have "
-        "a certificate of the authority. It needs the package cryptography (`pip install 'jaxina[tls]'`).",
+        "a certificate of the authority. It needs the package cryptography (`pip install 'jaxina[tls]'` in the "
+        "environment that has jaxina).",
     )
     tls_certificate: str | None = _setting(
         path(), None, "This process's certificate, PEM, with the DNS name jaxina. All processes may have the same."
@@ -150,7 +151,7 @@ class Configuration:
         one_of(*BITS),
         32,
         "Bits that a float of at most 32 bits takes on the wire, unless `jaxina.collectives` says otherwise. 8 and 16 "
-        "are for large arrays only.",
+        "are for large arrays only, and not for netreduce.",
     )
     rounding: str = _setting(
         choice(*ROUNDINGS), "nearest", "How 8 and 16 bits are rounded, unless `jaxina.collectives` says otherwise."
@@ -250,7 +251,7 @@ class Configuration:
         "name of a network "
         "interface. Worker r adds r to the port, so that the workers of a host may have one setting. It needs "
         "the package "
-        "prometheus-client (`pip install 'jaxina[metrics]'`).",
+        "prometheus-client (`pip install 'jaxina[metrics]'` in the environment that has jaxina).",
     )
 
     trace: str | None = _setting(
