@@ -58,10 +58,12 @@ pygments_style = "friendly"
 # Links to pages beside docs/ work where the repository is read. In the site docs/notebooks and docs/results, which are
 # symbolic links, hold the same pages. Sphinx resolves symbolic links in paths, so the links must name documents.
 _BESIDE = re.compile(r"\[([^\]]+)\]\(\.\./(?:experiments/)?(results|notebooks)/([\w/]+)\.(?:md|ipynb)\)")
+# The site does not have the other pages beside docs/, such as SECURITY.md: of a link to one, the text is left.
+_ELSEWHERE = re.compile(r"\[([^\]]+)\]\(\.\./[\w/]+\.md(?:#[\w-]+)?\)")
 
 
 def _link_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
-    source[0] = _BESIDE.sub(r"{doc}`\1 </\2/\3>`", source[0])
+    source[0] = _ELSEWHERE.sub(r"\1", _BESIDE.sub(r"{doc}`\1 </\2/\3>`", source[0]))
 
 
 def setup(app: Sphinx) -> None:

@@ -59,7 +59,7 @@ class NarrowWords(Compressor):
         note="Unbiased with `stochastic`, except that the largest values, within one step of the upper end, are "
         "clipped: the power of two above the block has no word. All bits are used, and the sum is shifted back into "
         "them by ceil(log2 n) bits. Error feedback makes up for what is lost on the way up, not for the shift. "
-        "docs/narrow_words.md has the errors.",
+        "[Narrow words](narrow_words.md) has the errors.",
     )
     kind = SUM
 

@@ -1,4 +1,7 @@
-"""Every link of README.md leads to a file, and to a heading in it. The build of the docs checks the links in docs/."""
+"""Every link of README.md and of the pages beside it leads to a file, and to a heading in it.
+
+The build of the docs checks the links in docs/.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LINKS = sorted(set(re.findall(r"\]\((?!https?:)([^)\s]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))))
+PAGES = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def links(page: str) -> list[str]:
+    """The links of a page that do not lead to another host, each once."""
+    return sorted(set(re.findall(r"\]\((?!https?:)([^)\s]+)\)", (ROOT / page).read_text(encoding="utf-8"))))
 
 
 def anchors(page: Path) -> set[str]:
@@ -19,12 +27,13 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_there_are_links():
-    assert len(LINKS) > 20
+    assert len(links("README.md")) > 20
+    assert links("SECURITY.md") and links("CONTRIBUTING.md")
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_link_leads_somewhere(link):
+@pytest.mark.parametrize("page, link", [(page, link) for page in PAGES for link in links(page)])
+def test_link_leads_somewhere(page, link):
     path, _, anchor = link.partition("#")
-    target = ROOT / path
+    target = ROOT / (path or page)
     assert target.exists()
     assert not anchor or anchor in anchors(target)
