@@ -161,10 +161,11 @@ learning_rate=schedule)`, or `update(..., learning_rate=rate)`. Error feedback t
 the gradient, as the papers do. Without it, gradients are accumulated: what a step holds back is multiplied by the rate
 of the later step that sends it.
 
-**Error feedback and momentum** do not go together where little is sent: what was held back comes late and at once, and
-momentum repeats it. With Top-1 %, try the optimizer without momentum: `optax.adam(rate, b1=0)`, or SGD without momentum
-at up to ten times the rate. In the [study](experiments.md#momentum-and-error-feedback), Top-1 % was worse than float32
-on five of six workloads. Without momentum, three of the five got most of the loss back, and on none was the mean worse.
+**Error feedback and momentum** work badly together if little is sent. An element that was held back arrives many steps
+late, all at once. Momentum then repeats it for several steps. With Top-1 %, try the optimizer without momentum:
+`optax.adam(rate, b1=0)`, or SGD without momentum at up to ten times the rate. In the
+[study](experiments.md#momentum-and-error-feedback), Top-1 % was worse than float32 on five of six workloads. Without
+momentum, three of the five got most of the loss back, and on none was the mean worse.
 
 **The state** is a tree like the parameters for each kind of array, as optimizers have it. `all_reduce_mean` shows how
 `optax.tree_map_params` makes its shardings from those of the parameters. Leaves of one shape are computed as one, which
