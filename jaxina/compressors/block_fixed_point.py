@@ -49,7 +49,7 @@ class BlockFixedPoint(Compressor):
         unbiased=False,
         error_feedback="off",
         note="Unbiased with `stochastic`. The scale is a power of two, or a little less if a sum of n words would "
-        "otherwise not fit; so no value is cut off. Values below 2^-126 may count as zero, except with 32 bits and "
+        "otherwise not fit; so no value is clipped. Values below 2^-126 may count as zero, except with 32 bits and "
         "rounding to nearest. Fewer bits lose ceil(log2 n) of them to the sum: 8 workers leave `blockfp:8` five bits.",
     )
     kind = SUM

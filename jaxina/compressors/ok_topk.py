@@ -63,7 +63,7 @@ class OkTopK(Compressor):
         unbiased=False,
         error_feedback="on",
         note="What a worker receives does not grow with the number of workers, as it does with Top-k. About k elements "
-        "are sent, since thresholds are reused. The table counts a step that computes them anew, which is one in 32.",
+        "are sent, since thresholds are reused. The table counts a step that computes them again, which is one in 32.",
     )
     kind = ALL_TO_ALL
 

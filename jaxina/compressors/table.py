@@ -133,7 +133,7 @@ _COMPARISON = """\
 
 _EXPLANATION = """
 * *unbiased*: the expectation of the decoded array, over the random keys, is the array. *Nearly*: except for the few
-  values that are cut off, by less than 1 / 128 of each with 8 bits (see the notes).
+  values that are clipped, by less than 1 / 128 of each with 8 bits (see the notes).
 * *error feedback*: whether what a step could not send is added to the next step. The column has the default. `+ef`
   switches it on, and `-ef` switches it off where it is on.
 * *summed by an aggregator*: yes if payloads travel through `lax.psum`, and so through jaxina if it is switched on. The
