@@ -13,6 +13,9 @@ from experiments.ways import Costs, Way, fastest, ways
 FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 DRAWS = 200
 
+Chances = dict[float, dict[str, float]]
+"""speed in Gbit/s -> compressor -> in which share of DRAWS it is the fastest, the most frequent first."""
+
 
 def by_factor(found: Sequence[Way], gbps: float) -> dict[float, str]:
     """Returns which compressor is fastest if all costs of compression are so many times what was measured."""
@@ -25,14 +28,12 @@ def by_chance(
     at_papers_size: bool,
     speeds: Sequence[float],
     rng: np.random.Generator,
-) -> dict[float, dict[str, float]]:
-    """Returns for each speed how often a compressor is fastest if the measurements are drawn again.
+    factor: float = 1.0,
+) -> Chances:
+    """Returns how often each compressor is fastest if the measurements are drawn again.
 
     A draw takes as many seeds as there are, with replacement and the same ones for all compressors, and one of the
-    measured repetitions of each cost.
-
-    Returns:
-      speed -> compressor -> share of DRAWS, the most frequent first.
+    measured repetitions of each cost, multiplied by `factor`.
     """
     won: dict[float, collections.Counter[str]] = {speed: collections.Counter() for speed in speeds}
     seeds = sorted(set.intersection(*({r["setting"]["seed"] for r in runs} for runs in by_compressor.values())))
@@ -43,7 +44,7 @@ def by_chance(
         again = {
             name: _drawn(measured, rng) if isinstance(measured, dict) else measured for name, measured in costs.items()
         }
-        found = ways(drawn, again, at_papers_size)
+        found = [way.with_cost(factor) for way in ways(drawn, again, at_papers_size)]
         for speed in speeds:
             won[speed][fastest(found, speed).spec] += 1
     return {speed: {spec: count / DRAWS for spec, count in of.most_common()} for speed, of in won.items()}

@@ -61,15 +61,13 @@ def test_who_is_fastest_if_the_measurements_are_drawn_again():
     repetitions = {"ncf": [2.0], "none": [36.0], "topk": [20.0, 200.0]}
     times = {name: {"median": values[0], "repetitions": values} for name, values in repetitions.items()}
     runs = [run_with([[10, 0.2], [20, 0.4], [30, 0.5], [40, 0.6]])]
-    chances = sensitivity.by_chance(
-        {"none": runs, "topk": runs},
-        {"gradient_ms": times, "compression_ns": times, "native_ns": {}, "workers": 4},
-        False,
-        (1,),
-        np.random.default_rng(0),
-    )
+    groups = {"none": runs, "topk": runs}
+    costs = {"gradient_ms": times, "compression_ns": times, "native_ns": {}, "workers": 4}
+    chances = sensitivity.by_chance(groups, costs, False, (1,), np.random.default_rng(0))
     assert set(chances[1]) == {"none", "topk"} and sum(chances[1].values()) == 1
     assert 0.35 < chances[1]["topk"] < 0.65
+    free = sensitivity.by_chance(groups, costs, False, (1,), np.random.default_rng(0), 0.0)
+    assert free[1] == {"topk": 1.0}
 
 
 def test_emulated_ring_by_hand():
@@ -110,11 +108,16 @@ def test_tables_of_times_by_hand():
     ]
     by_case = {Case("ncf", 4): found, Case("gan", 4): found[:1]}
     scales = dict.fromkeys(time_to_accuracy.SCALES, by_case)
-    lines = time_to_accuracy.table(scales).splitlines()
+    chances = {1: {"topk": 0.9, "none": 0.1}, 10: {"none": 0.91, "topk": 0.09}, 100: {"none": 1.0}}
+    lines = time_to_accuracy.table(
+        scales, dict.fromkeys(time_to_accuracy.SCALES, {Case("ncf", 4): chances})
+    ).splitlines()
     assert "Nowhere reached by `terngrad`." in lines[2]
     assert [line for line in lines if line.startswith("| `topk`")] == [
         "| `topk` | 1.50 | - |",
         *["| `topk` | 1.33 / 0.13 / 0.01 | - |"] * 3,
     ]
-    assert [line for line in lines if line.startswith("| ncf")] == ["| ncf | `topk` | `none` | `none` |"] * 3
+    assert [line for line in lines if line.startswith("| ncf")] == [
+        "| ncf | `topk` 90%, `none` 10% | `none` 91% | `none` 100% |"
+    ] * 3
     assert not any("terngrad` |" in line for line in lines)
