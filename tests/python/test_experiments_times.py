@@ -110,7 +110,7 @@ def test_tables_of_times_by_hand():
     scales = dict.fromkeys(time_to_accuracy.SCALES, by_case)
     chances = {1: {"topk": 0.9, "none": 0.1}, 10: {"none": 0.91, "topk": 0.09}, 100: {"none": 1.0}}
     lines = time_to_accuracy.table(
-        scales, dict.fromkeys(time_to_accuracy.SCALES, {Case("ncf", 4): chances})
+        scales, {scale: {Case("ncf", 4): chances} for scale in time_to_accuracy.SCALES}
     ).splitlines()
     assert "Nowhere reached by `terngrad`." in lines[2]
     assert [line for line in lines if line.startswith("| `topk`")] == [
