@@ -126,7 +126,7 @@ def plot(found: Cells, file: Path) -> None:
     figure, rows = plt.subplots(
         len(tables),
         1,
-        figsize=(10, 0.27 * sum(heights) + 0.8),
+        figsize=(11.5, 0.27 * sum(heights) + 0.8),
         height_ratios=heights,
         layout="constrained",
         squeeze=False,
