@@ -75,6 +75,7 @@ struct ElementByElement {
   }
 
   static std::uint8_t exponent(const Codec&, const void* x, std::size_t n) {
+    const IeeeFloatMode mode;  // float16 is widened by a product, which must keep subnormals
     std::uint32_t largest = 0;
     if constexpr (Form::kIsFloat) {
       for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, Form::magnitude(load(x, i)));
@@ -83,6 +84,7 @@ struct ElementByElement {
     return 0;
   }
   static std::uint8_t finite_exponent(const Codec&, const void* x, std::size_t n) {
+    const IeeeFloatMode mode;
     std::uint32_t largest = 0;
     if constexpr (Form::kIsFloat) {
       for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, Form::finite_magnitude(load(x, i)));
@@ -129,6 +131,7 @@ struct ElementByElement {
     }
   }
   static void apply_flags(const Codec&, const std::uint32_t* sum, std::size_t n, Order order, bool clear, void* y) {
+    const IeeeFloatMode mode;
     if constexpr (Form::kIsFloat) {
       for (std::size_t i = 0; i < n; ++i) {
         const std::uint32_t flag = take(sum + Form::kWords * i, order);

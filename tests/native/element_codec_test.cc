@@ -10,6 +10,10 @@
 #include <random>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #include "rdma_engine/numerics/float64_limbs.h"
 #include "rdma_engine/numerics/narrow_float.h"
 
@@ -247,6 +251,51 @@ TEST(NonFinite, FollowIeeeAdditionInEveryFloatType) {
     return y;
   });
 }
+
+#if defined(__x86_64__)
+
+// While it is in scope, this thread flushes subnormals to zero, as XLA's threads do.
+class FlushedSubnormals {
+ public:
+  FlushedSubnormals() { _mm_setcsr(before_ | 0x8040); }
+  ~FlushedSubnormals() { _mm_setcsr(before_); }
+  FlushedSubnormals(const FlushedSubnormals&) = delete;
+  FlushedSubnormals& operator=(const FlushedSubnormals&) = delete;
+
+ private:
+  const unsigned before_ = _mm_getcsr();
+};
+
+template <typename Bits>
+void check_subnormals(ElementType type, Bits lowest_normal) {
+  std::vector<Bits> x;  // of one worker, so that its sum is x itself
+  for (Bits bits = 1; bits < lowest_normal && x.size() < 20; bits = static_cast<Bits>(3 * bits)) x.push_back(bits);
+  const ElementCodec& form = element_codec(type);
+  const std::vector<std::uint32_t> no_flags(x.size() * form.words);
+  std::vector<Bits> kept = x, sum;
+  {
+    const FlushedSubnormals mode;
+    sum = sum_block(type, std::vector<std::vector<Bits>>{x}, false);
+    form.apply_flags(codec(), no_flags.data(), x.size(), Order::kHost, false, kept.data());
+  }
+  EXPECT_EQ(sum, x) << to_string(type);
+  EXPECT_EQ(kept, x) << to_string(type);
+}
+
+TEST(Subnormals, CountEvenIfTheThreadFlushesThem) {
+  for (const ElementType type : {ElementType::kFloat32, ElementType::kWideFloat32}) {
+    check_subnormals<std::uint32_t>(type, 1u << 23);
+  }
+  for (const ElementType type : {ElementType::kFloat16, ElementType::kWideFloat16}) {
+    check_subnormals<std::uint16_t>(type, 1u << 10);
+  }
+  for (const ElementType type : {ElementType::kBfloat16, ElementType::kWideBfloat16}) {
+    check_subnormals<std::uint16_t>(type, 1u << 7);
+  }
+  check_subnormals<std::uint64_t>(ElementType::kFloat64, std::uint64_t{1} << 52);
+}
+
+#endif
 
 }  // namespace
 }  // namespace jaxina::numerics
