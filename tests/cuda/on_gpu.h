@@ -67,9 +67,12 @@ inline std::uint64_t below(std::uint64_t bound) { return random_bits() % bound; 
 
 inline std::uint64_t exponent_mask(ElementType type) {
   switch (type) {
-    case ElementType::kFloat32: return 0x7f800000;
-    case ElementType::kFloat16: return 0x7c00;
-    case ElementType::kBfloat16: return 0x7f80;
+    case ElementType::kFloat32:
+    case ElementType::kWideFloat32: return 0x7f800000;
+    case ElementType::kFloat16:
+    case ElementType::kWideFloat16: return 0x7c00;
+    case ElementType::kBfloat16:
+    case ElementType::kWideBfloat16: return 0x7f80;
     case ElementType::kFloat64: return 0x7ff0000000000000;
     default: return 0;
   }
