@@ -305,7 +305,7 @@ int main_of(int argc, char** argv) {
   }
   must(cudaStreamDestroy(stream), "ending a stream");
   std::printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-  return failed == 0 && passed > 0 ? 0 : 1;
+  return exit_status(passed, failed, skipped);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ from patience import PATIENCE
 import jaxina
 
 ROOT = Path(__file__).parents[2]
+BROUGHT = ("build/gpu-wheels/kernels_on_gpu", "build/gpu-wheels/kernel_bench")
 SAID = "told after 0.1 s: gone; median step 5 ms; 3.0 ms a step"  # what the table shows of any step
 
 
@@ -31,7 +32,7 @@ class Machine:
         (folder / "scripts").mkdir()
         for name in ("gpu_check.sh", "gpu_sources.sh", "chosen_parts.sh"):
             shutil.copy(ROOT / "scripts" / name, folder / "scripts")
-        for name in ("bin/nvidia-smi", "build/gpu-wheels/kernel_bench", "build/gpu-venv/bin/python"):
+        for name in ("bin/nvidia-smi", "bin/compute-sanitizer", *BROUGHT, "build/gpu-venv/bin/python"):
             self.program(name)
         self.program("bin/nvidia-cuda-mps-control", '[ "$1" = -d ] || sed "s|$| $CUDA_MPS_PIPE_DIRECTORY|" >>"$NOTES"')
         self.program("build/gpu-venv/bin/jaxina", f"echo '{SAID}'")
@@ -77,6 +78,13 @@ def test_every_step_that_succeeds_is_ok(machine: Machine):
     code, results = machine.check("jobs", "times")
     assert set(results.values()) == {"ok"} and len(results) == 16
     assert code == 0
+
+
+def test_what_the_kernels_check_skips_is_not_ok(machine: Machine):
+    machine.program("build/gpu-wheels/kernels_on_gpu", "echo '9 passed, 0 failed, 1 skipped'; exit 3")
+    code, results = machine.check("kernels")
+    assert results == {"tests-on-gpu": "not possible here", "compute-sanitizer": "ok"}
+    assert code == 1
 
 
 def test_a_run_that_fails_after_its_last_line_is_a_step_that_failed(machine: Machine):
