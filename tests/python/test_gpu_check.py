@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -177,3 +179,16 @@ def test_the_question_to_nccl_fails_without_an_answer(
         spike.main()
     (tmp_path / "plug-in.so").touch()
     assert spike.main() == status
+
+
+def test_a_plug_in_that_was_called_was_loaded_whatever_nccl_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    spike = module("benchmarks/cuda/collnet/spike.py")
+    variant = spike.variants(with_jax=False)[0]
+    variant.file(tmp_path, 0, "nccl").write_text("NCCL INFO in other words")
+    called = dict.fromkeys(spike.NAMES_OF_COUNTERS, 0) | {"all_reduces": 6}
+    variant.file(tmp_path, 0, "counters").write_bytes(struct.pack(f"{len(called)}Q", *called.values()))
+    for rank in range(2):
+        report = {"sums": [{"bytes": 1, "right": True}] * 3, "finished": True}
+        variant.file(tmp_path, rank, "json").write_text(json.dumps(report))
+    assert spike.print_verdict([variant], tmp_path)
+    assert "VERDICT: yes" in capsys.readouterr().out
