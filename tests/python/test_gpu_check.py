@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import jax
 import pytest
@@ -164,6 +164,21 @@ def test_psums_of_several_gpus_need_a_gpu_and_are_not_run_on_one(
     with pytest.raises(SystemExit) as ended:
         psum_on_gpu.main()
     assert str(ended.value.code).startswith(str(outcome))
+
+
+@pytest.mark.parametrize(
+    "aggregator, gpus, staged, refused",
+    [("embedded", 1, 0, False), ("embedded", 1, 5, True), ("embedded", 2, 5, False), ("udp", 1, 5, False)],
+)
+def test_times_with_a_hidden_copy_are_refused(
+    monkeypatch: pytest.MonkeyPatch, aggregator: str, gpus: int, staged: int, refused: bool
+):
+    psum_on_gpu = module("tests/gpu/psum_on_gpu.py")
+    monkeypatch.setattr(jax, "local_device_count", lambda: gpus)
+    counted = {"staged_words": staged, "elements": 10}
+    job = SimpleNamespace(aggregator=aggregator, statistics=lambda: counted)
+    with pytest.raises(AssertionError, match="5 words were copied") if refused else nullcontext():
+        assert psum_on_gpu.staged_share(job) == staged / 10
 
 
 @pytest.mark.parametrize("said, status", [("", 1), ("NCCL INFO", 1), ("Loaded collnet plugin", 0)])
