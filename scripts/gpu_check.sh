@@ -19,6 +19,10 @@ cd "$(dirname "$0")/.."
 . scripts/gpu_sources.sh
 . scripts/chosen_parts.sh
 python=${PYTHON:-python3}
+if ! error=$("$python" -c 'import jax' 2>&1); then
+  echo "$python cannot import JAX (${error##*$'\n'}). Name the Python that has it: make gpu-check PYTHON=/path/to/python" >&2
+  exit 2
+fi
 brought=$PWD/build/gpu-wheels
 venv=$PWD/build/gpu-venv
 logs=$PWD/out/gpu-check

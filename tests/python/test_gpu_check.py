@@ -34,7 +34,7 @@ class Machine:
         (folder / "scripts").mkdir()
         for name in ("gpu_check.sh", "gpu_sources.sh", "chosen_parts.sh"):
             shutil.copy(ROOT / "scripts" / name, folder / "scripts")
-        for name in ("bin/nvidia-smi", "bin/compute-sanitizer", *BROUGHT, "build/gpu-venv/bin/python"):
+        for name in ("bin/python3", "bin/nvidia-smi", "bin/compute-sanitizer", *BROUGHT, "build/gpu-venv/bin/python"):
             self.program(name)
         self.program("bin/nvidia-cuda-mps-control", '[ "$1" = -d ] || sed "s|$| $CUDA_MPS_PIPE_DIRECTORY|" >>"$NOTES"')
         self.program("build/gpu-venv/bin/jaxina", f"echo '{SAID}'")
@@ -48,11 +48,10 @@ class Machine:
         )
         path.chmod(0o755)
 
-    def check(self, *parts: str, **environment: str) -> tuple[int, dict[str, str]]:
-        """Returns the exit code, and the result of each step in the table."""
+    def run(self, *parts: str, **environment: str) -> subprocess.CompletedProcess[str]:
         known = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
         known |= {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.notes)}
-        finished = subprocess.run(
+        return subprocess.run(
             ["bash", "scripts/gpu_check.sh", *parts],
             cwd=self.folder,
             env=known | environment,
@@ -60,6 +59,10 @@ class Machine:
             text=True,
             timeout=PATIENCE,
         )
+
+    def check(self, *parts: str, **environment: str) -> tuple[int, dict[str, str]]:
+        """Returns the exit code, and the result of each step in the table."""
+        finished = self.run(*parts, **environment)
         table = finished.stdout.partition("\nstep  ")[2].splitlines()[1:]
         rows = [re.match(r"(\S+) +(.*?) +\d+ s  ", line) for line in table]
         assert rows and all(rows), finished.stdout + finished.stderr
@@ -80,6 +83,14 @@ def test_every_step_that_succeeds_is_ok(machine: Machine):
     code, results = machine.check("jobs", "times")
     assert set(results.values()) == {"ok"} and len(results) == 16
     assert code == 0
+
+
+def test_a_python_without_jax_is_named_before_any_step(machine: Machine):
+    machine.program("bin/python3", "echo 'ModuleNotFoundError: No module named jax' >&2; exit 1")
+    finished = machine.run("kernels")
+    assert finished.returncode == 2
+    assert "python3 cannot import JAX (ModuleNotFoundError: No module named jax)" in finished.stderr
+    assert finished.stdout == ""
 
 
 def test_what_the_kernels_check_skips_is_not_ok(machine: Machine):
