@@ -103,6 +103,34 @@ def check_narrow_bits(mesh: jax.sharding.Mesh) -> int:
     return number
 
 
+def check_wide_bits(mesh: jax.sharding.Mesh) -> int:
+    """Checks psums with words of 64 bits, as `check_bits` does.
+
+    numerics has no reference for them, so the numbers of a type lie within 40 powers of two. Then their sums are exact,
+    and rounded once, to float32; those of narrow types once more.
+    """
+    psum = summing(mesh)
+    rng = np.random.default_rng(10)
+    compared = 0
+    for dtype, lowest, highest in ((jnp.float32, -12, 12), (jnp.bfloat16, -18, 18), (jnp.float16, -24, 14)):
+        for size in (255, 100_003):
+            for special in (False, True):
+                signs = rng.choice((-1, 1), (mesh.size, size))
+                rows = signs * np.ldexp(rng.uniform(1, 2, signs.shape), rng.integers(lowest, highest, signs.shape))
+                rows = rows.astype(dtype).astype(np.float64)  # subnormal ones of float16, too
+                if special:
+                    with_special_values(rng, rows)
+                with np.errstate(invalid="ignore", over="ignore"):  # of Inf - Inf, and of float16
+                    expected = rows.sum(axis=0).astype(np.float32).astype(dtype)
+                with jaxina.collectives(bits=64):
+                    got = np.asarray(psum(placed(rows.astype(dtype), mesh)))
+                assert got.dtype == dtype, got.dtype
+                what = f"{np.dtype(dtype)} in 64 bits, {size} elements"
+                check_same(got.astype(np.float32), expected.astype(np.float32), what)
+                compared += 1
+    return compared
+
+
 def check_overlap_of_several(mesh: jax.sharding.Mesh) -> None:
     """Checks a program in which several psums are under way at once, in a loop, beside other work."""
 
@@ -219,7 +247,7 @@ def main() -> None:
         mesh = jax.make_mesh((jax.device_count(),), ("w",))
         said = []
         if not options.only_time:
-            compared = check_narrow_bits(mesh) + check_bits(mesh)
+            compared = check_narrow_bits(mesh) + check_bits(mesh) + check_wide_bits(mesh)
             check_overlap_of_several(mesh)
             check_gradients(mesh)
             said.append(f"{compared} sums have the reference's bits")
