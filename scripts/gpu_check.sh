@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Usage: [PYTHON=python3] scripts/gpu_check.sh [PART...]. Tries everything about GPUs on a machine that has one. It needs
 # no network and no compiler: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes on after
-# a step that fails, prints one table, and succeeds only if every step has (or is "not run": one GPU cannot do what
-# several are for). The logs are in out/gpu-check/.
-# Without PARTs, it runs all. None takes more than 10 minutes; those after `install` need it, and may run side by side:
+# a step that fails, prints a row of a table after each, and succeeds only if every step has (or is "not run": one GPU
+# cannot do what several are for). The logs are in out/gpu-check/.
+# Without PARTs, it runs all. No part takes more than 10 minutes, even if each of its steps hangs; those after `install` need it, and may run side by side:
 #   install   an environment with jaxina, on top of PYTHON's
 #   kernels   the kernels' bits, also under compute-sanitizer
 #   jobs      psums of two processes by every aggregator, a worker that dies, and the MNIST example
@@ -33,26 +33,26 @@ first_gpu=${CUDA_VISIBLE_DEVICES-0}
 first_gpu=${first_gpu%%,*}
 parts=(install kernels jobs times)
 choose_parts "$@"
-table=()
-failed=0
+failed=()
 
-# step NAME SECONDS COMMAND...: runs a step of at most so many seconds. The last line that it prints goes into the
-# table. COMMAND may use the file $kept.
+# step NAME SECONDS COMMAND...: runs a step of at most so many seconds, then prints its row at once, because the machine
+# may be taken away before the next. The row has the last line of the step's log. COMMAND may use the file $kept.
 step() {
   local name=$1 limit=$2 start=$SECONDS code=0
   shift 2
-  printf '== %s\n' "$name"
   kept=$logs/$name.out timeout --kill-after=10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null || code=$?
   local result=ok
   case $code in
     0) ;;
-    3) result="not possible here" failed=1 ;;
+    3) result="not possible here" ;;
     4) result="not run" ;;
-    124 | 137) result="took longer than $limit s" failed=1 ;;
-    *) result="FAILED ($code)" failed=1 ;;
+    124 | 137) result="took longer than $limit s" ;;
+    *) result="FAILED ($code)" ;;
   esac
-  table+=("$(printf '%-20s %-18s %4d s  %s' "$name" "$result" $((SECONDS - start)) "$(grep -v '^ *$' "$logs/$name.log" | tail -1 | cut -c1-400)")")
-  [ $code -eq 0 ] || tail -15 "$logs/$name.log"
+  printf '%-20s %-18s %4d s  %s\n' "$name" "$result" $((SECONDS - start)) \
+    "$(grep -v '^ *$' "$logs/$name.log" | tail -1 | cut -c1-400)"
+  [ $code -eq 0 ] || tail -15 "$logs/$name.log" | sed 's/^/    | /'
+  [[ $code =~ ^(0|4)$ ]] || failed+=("$name")
   return $code
 }
 
@@ -176,28 +176,26 @@ part_kernels() {
 part_jobs() {
   local way
   for way in embedded udp roce direct; do
-    step_on_one "bits-$way" 100 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
+    step_on_one "bits-$way" 60 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
   done
-  step_on_one lost-worker 60 bash -c lost_worker
-  step_on_one mnist 120 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
-  step bits-all-gpus 100 bash -c all_gpus
+  step_on_one lost-worker 50 bash -c lost_worker
+  step_on_one mnist 90 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
+  step bits-all-gpus 60 bash -c all_gpus
 }
 
 part_times() {
-  step_on_one kernel-benchmark 60 bash -c benchmark
-  step_on_one psum 60 bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
-  step_on_one psum-mps 60 bash -c 'with_mps "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  step_on_one kernel-benchmark 45 bash -c benchmark
+  step_on_one psum 50 bash -c 'run -n 2 "$root/tests/gpu/psum_on_gpu.py" --only-time'
+  step_on_one psum-mps 50 bash -c 'with_mps "$root/tests/gpu/psum_on_gpu.py" --only-time'
   end_mps
-  step_on_one overlap 100 bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
-  step_on_one mnist-jaxina 60 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
-  step_on_one mnist-nccl 60 bash -c 'mnist "$root/tests/gpu/as_other_host.py" "$root/examples/mnist/train.py" --collective xla'
-  step_on_one decoder-jaxina 90 bash -c 'decoder "$root/examples/gpt/train.py" --collective jaxina'
-  step_on_one decoder-nccl 90 bash -c 'decoder "$root/tests/gpu/as_other_host.py" "$root/examples/gpt/train.py" --collective xla'
-  step_on_one nccl-plug-in 60 bash -c plug_in
+  step_on_one overlap 80 bash -c 'run -n 2 "$root/benchmarks/jax/overlap.py" --case wait --trace "$logs/trace"'
+  step_on_one mnist-jaxina 50 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
+  step_on_one mnist-nccl 50 bash -c 'mnist "$root/tests/gpu/as_other_host.py" "$root/examples/mnist/train.py" --collective xla'
+  step_on_one decoder-jaxina 80 bash -c 'decoder "$root/examples/gpt/train.py" --collective jaxina'
+  step_on_one decoder-nccl 80 bash -c 'decoder "$root/tests/gpu/as_other_host.py" "$root/examples/gpt/train.py" --collective xla'
+  step_on_one nccl-plug-in 45 bash -c plug_in
 }
 
+printf '%s\n' "step                 result               time  last line of its log (out/gpu-check/)"
 for part in "${chosen[@]}"; do "part_$part"; done
-
-printf '\n%s\n' "step                 result               time  last line of its log (out/gpu-check/)"
-printf '%s\n' "${table[@]}"
-exit $failed
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}"; exit 1; }

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
@@ -48,14 +49,15 @@ class Machine:
         )
         path.chmod(0o755)
 
-    def run(self, *parts: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *parts: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[str]:
         known = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
         known |= {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.notes)}
         return subprocess.run(
             ["bash", "scripts/gpu_check.sh", *parts],
             cwd=self.folder,
             env=known | environment,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
             timeout=PATIENCE,
         )
@@ -63,8 +65,11 @@ class Machine:
     def check(self, *parts: str, **environment: str) -> tuple[int, dict[str, str]]:
         """Returns the exit code, and the result of each step in the table."""
         finished = self.run(*parts, **environment)
-        table = finished.stdout.partition("\nstep  ")[2].splitlines()[1:]
-        rows = [re.match(r"(\S+) +(.*?) +\d+ s  ", line) for line in table]
+        header, *table = finished.stdout.splitlines()
+        assert header.startswith("step  "), finished.stdout + finished.stderr
+        rows = [
+            re.match(r"(\S+) +(.*?) +\d+ s  ", line) for line in table if not line.startswith(("    | ", "failed: "))
+        ]
         assert rows and all(rows), finished.stdout + finished.stderr
         return finished.returncode, {row[1]: row[2] for row in rows if row}
 
@@ -91,6 +96,32 @@ def test_a_python_without_jax_is_named_before_any_step(machine: Machine):
     assert finished.returncode == 2
     assert "python3 cannot import JAX (ModuleNotFoundError: No module named jax)" in finished.stderr
     assert finished.stdout == ""
+
+
+def test_a_step_has_its_row_before_the_next_one_starts(machine: Machine):
+    machine.program("bin/compute-sanitizer", 'grep -c "^tests-on-gpu  *ok " "$OUTPUT"')
+    with (machine.folder / "output").open("w", encoding="utf-8") as output:
+        machine.run("kernels", stdout=output, OUTPUT=str(machine.folder / "output"))
+    log = machine.folder / "out/gpu-check/compute-sanitizer.log"
+    assert log.read_text(encoding="utf-8") == "1\n"
+
+
+def test_failed_steps_are_named_last_and_show_their_logs(machine: Machine):
+    machine.program("bin/compute-sanitizer", "echo one; echo two; exit 9")
+    finished = machine.run("kernels")
+    row, *log, last = finished.stdout.splitlines()[2:]
+    assert re.match(r"compute-sanitizer +FAILED \(9\) .* two$", row)
+    assert log == ["    | one", "    | two"]
+    assert last == "failed: compute-sanitizer"
+
+
+@pytest.mark.parametrize("part", ["install", "kernels", "jobs", "times"])
+def test_no_part_takes_ten_minutes_even_if_every_step_hangs(machine: Machine, part: str):
+    machine.program("bin/timeout", "exit 124")
+    machine.run(part)
+    notes = machine.notes.read_text(encoding="utf-8")
+    limits = [int(seconds) for seconds in re.findall(r"^timeout (?:--kill-after=10 )?(\d+) ", notes, re.MULTILINE)]
+    assert len(limits) >= 2 and sum(limits) < 600
 
 
 def test_what_the_kernels_check_skips_is_not_ok(machine: Machine):
