@@ -146,7 +146,12 @@ with_mps() {
   export CUDA_MPS_PIPE_DIRECTORY=$logs/mps CUDA_MPS_LOG_DIRECTORY=$logs/mps
   mkdir -p "$logs/mps" && nvidia-cuda-mps-control -d || return
   # Clients count the GPUs that the server sees, which is one.
-  CUDA_VISIBLE_DEVICES=0 run -n 2 "$@"
+  CUDA_VISIBLE_DEVICES=0 run -n 2 "$@" || return
+  # A process that cannot reach the daemon runs without MPS and says nothing. For the first one that reaches it, the
+  # daemon starts a server, which stays until `end_mps`.
+  local servers
+  servers=$(echo get_server_list | nvidia-cuda-mps-control) || return
+  [[ $servers =~ ^[0-9]+ ]] || { echo "MPS was not used: its daemon has started no server"; return 1; }
 }
 
 # Ends the server of `with_mps`. It is no part of that step, because it must come also if the step takes too long.

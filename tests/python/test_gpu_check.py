@@ -24,6 +24,11 @@ import jaxina
 
 ROOT = Path(__file__).parents[2]
 BROUGHT = ("build/gpu-wheels/kernels_on_gpu", "build/gpu-wheels/kernel_bench")
+MPS_CONTROL = """
+[ "$1" != -d ] || exit 0
+read -r command
+echo "$command $CUDA_MPS_PIPE_DIRECTORY" >>"$NOTES"
+[ "$command" != get_server_list ] || echo $SERVERS"""
 SAID = "told after 0.1 s: gone; median step 5 ms; 3.0 ms a step"  # what the table shows of any step
 
 
@@ -37,7 +42,7 @@ class Machine:
             shutil.copy(ROOT / "scripts" / name, folder / "scripts")
         for name in ("bin/python3", "bin/nvidia-smi", "bin/compute-sanitizer", *BROUGHT, "build/gpu-venv/bin/python"):
             self.program(name)
-        self.program("bin/nvidia-cuda-mps-control", '[ "$1" = -d ] || sed "s|$| $CUDA_MPS_PIPE_DIRECTORY|" >>"$NOTES"')
+        self.program("bin/nvidia-cuda-mps-control", MPS_CONTROL)
         self.program("build/gpu-venv/bin/jaxina", f"echo '{SAID}'")
 
     def program(self, name: str, body: str = "") -> None:
@@ -51,7 +56,7 @@ class Machine:
 
     def run(self, *parts: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[str]:
         known = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
-        known |= {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.notes)}
+        known |= {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.notes), "SERVERS": "4711"}
         return subprocess.run(
             ["bash", "scripts/gpu_check.sh", *parts],
             cwd=self.folder,
@@ -163,6 +168,13 @@ def test_steps_use_the_gpus_that_the_user_chose(machine: Machine, given: dict[st
     # Clients of MPS count the GPUs that its daemon has.
     assert machine.called("mps-control -d") == [one]
     assert sorted(machine.called("--only-time")) == sorted([one, "0"])
+
+
+def test_times_with_mps_need_a_server_of_mps(machine: Machine):
+    code, results = machine.check("times", SERVERS="")
+    assert results.pop("psum-mps") == "FAILED (1)"
+    assert set(results.values()) == {"ok"}
+    assert code == 1
 
 
 def test_no_mps_daemon_outlives_its_step(machine: Machine):
