@@ -6,7 +6,7 @@
 # Without PARTs, it runs all. No part takes more than 10 minutes, even if each of its steps hangs; those after `install` need it, and may run side by side:
 #   install   an environment with jaxina, on top of PYTHON's
 #   kernels   the kernels' bits, also under compute-sanitizer
-#   jobs      psums of two processes by every aggregator, a worker that dies, and the MNIST example
+#   jobs      psums of two processes by every aggregator, compressors, a worker that dies, and the MNIST example
 #   times     the kernels' bandwidth, psums beside the link's floor, overlap, and examples beside NCCL; then whether NCCL
 #             would hand sums to a plug-in
 #
@@ -124,6 +124,12 @@ find_in_run() {
   grep "$words" "$kept"
 }
 
+# What compressors and sums of 64-bit types give, first on CPUs, then on the GPU.
+same_as_cpu() {
+  JAX_PLATFORMS=cpu run -n 2 "$root/tests/gpu/same_as_cpu.py" --write "$kept.npz" || return
+  run -n 2 "$root/tests/gpu/as_other_host.py" "$root/tests/gpu/same_as_cpu.py" --compare "$kept.npz"
+}
+
 # The run fails, because a worker is killed. The other one says whether it was told in time.
 lost_worker() {
   run -n 2 --grace 30 "$root/tests/gpu/lost_worker_on_gpu.py" 2>&1 | tee "$kept"
@@ -164,7 +170,7 @@ plug_in() {
 
 export XLA_PYTHON_CLIENT_PREALLOCATE=false # two processes share a GPU's memory
 export JAXINA_LOG=warning                  # so that a program's last line is its result
-export -f machine environment on_gpu sanitizer benchmark run find_in_run lost_worker mnist decoder all_gpus with_mps \
+export -f machine environment on_gpu sanitizer benchmark run find_in_run same_as_cpu lost_worker mnist decoder all_gpus with_mps \
   plug_in gpu impossible gpu_sources
 export python brought venv logs root
 
@@ -183,6 +189,7 @@ part_jobs() {
   for way in embedded udp roce direct; do
     step_on_one "bits-$way" 60 bash -c "run -n 2 --aggregator $way \$root/tests/gpu/psum_on_gpu.py --only-bits"
   done
+  step_on_one same-as-cpu 110 bash -c same_as_cpu
   step_on_one lost-worker 50 bash -c lost_worker
   step_on_one mnist 90 bash -c 'mnist "$root/examples/mnist/train.py" --collective jaxina'
   step bits-all-gpus 60 bash -c all_gpus

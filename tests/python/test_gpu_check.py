@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from patience import PATIENCE
 
@@ -49,13 +50,14 @@ class Machine:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            f'#!/bin/bash\necho "{path.name} $*" "on ${{CUDA_VISIBLE_DEVICES-all}}" >>"$NOTES"\n{body}\n',
+            "#!/bin/bash\n"
+            f'echo "{path.name} $* by ${{JAX_PLATFORMS-any}} on ${{CUDA_VISIBLE_DEVICES-all}}" >>"$NOTES"\n{body}\n',
             encoding="utf-8",
         )
         path.chmod(0o755)
 
     def run(self, *parts: str, stdout: Any = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess[str]:
-        known = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
+        known = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "JAX_PLATFORMS"))}
         known |= {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "NOTES": str(self.notes), "SERVERS": "4711"}
         return subprocess.run(
             ["bash", "scripts/gpu_check.sh", *parts],
@@ -91,7 +93,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_every_step_that_succeeds_is_ok(machine: Machine):
     code, results = machine.check("jobs", "times")
-    assert set(results.values()) == {"ok"} and len(results) == 16
+    assert set(results.values()) == {"ok"} and len(results) == 17
     assert code == 0
 
 
@@ -127,6 +129,15 @@ def test_no_part_takes_ten_minutes_even_if_every_step_hangs(machine: Machine, pa
     notes = machine.notes.read_text(encoding="utf-8")
     limits = [int(seconds) for seconds in re.findall(r"^timeout (?:--kill-after=10 )?(\d+) ", notes, re.MULTILINE)]
     assert len(limits) >= 2 and sum(limits) < 600
+
+
+def test_results_on_the_gpu_are_compared_with_those_of_the_cpu(machine: Machine):
+    machine.check("jobs")
+    notes = machine.notes.read_text(encoding="utf-8").splitlines()
+    written, compared = (note for note in notes if "same_as_cpu.py" in note)
+    results = f"{machine.folder}/out/gpu-check/same-as-cpu.out.npz"
+    assert written.endswith(f"/same_as_cpu.py --write {results} by cpu on 0")
+    assert compared.endswith(f"/same_as_cpu.py --compare {results} by any on 0") and "as_other_host.py" in compared
 
 
 def test_what_the_kernels_check_skips_is_not_ok(machine: Machine):
@@ -233,6 +244,38 @@ def test_times_with_a_hidden_copy_are_refused(
     job = SimpleNamespace(aggregator=aggregator, statistics=lambda: counted)
     with pytest.raises(AssertionError, match="5 words were copied") if refused else nullcontext():
         assert psum_on_gpu.staged_share(job) == staged / 10
+
+
+@pytest.mark.parametrize(
+    "name, change, said",
+    [
+        ("int8", 0.0, None),
+        ("int8", 2**-23, "int8: 1 of 2 differ"),
+        ("efsignsgd", 5e-6, None),
+        ("efsignsgd", 2e-5, "efsignsgd: off by 2.0e-05 of the largest, more than 1e-05"),
+        ("efsignsgd", np.nan, "efsignsgd: off by nan"),
+        ("int4", 0.0, "int4, int8: on one side only"),
+    ],
+)
+def test_results_that_are_not_those_of_the_cpu_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, change: float, said: str | None
+):
+    monkeypatch.syspath_prepend(ROOT / "tests/gpu")
+    same_as_cpu = module("tests/gpu/same_as_cpu.py")
+    monkeypatch.setattr(jaxina, "init", lambda **_: nullcontext())
+    monkeypatch.setattr(same_as_cpu, "sums_of_64_bits", lambda mesh: {})
+
+    def run(backend: str, how: str, results: dict[str, np.ndarray]) -> None:
+        monkeypatch.setattr(jax, "default_backend", lambda: backend)
+        monkeypatch.setattr(same_as_cpu, "compressed_means", lambda mesh: results)
+        monkeypatch.setattr(sys, "argv", ["same_as_cpu.py", how, str(tmp_path / "results.npz")])
+        same_as_cpu.main()
+
+    run("cpu", "--write", {"int8" if name == "int4" else name: np.float32([1, 0.5])})
+    with pytest.raises(SystemExit, match=said) if said else nullcontext():
+        run("gpu", "--compare", {name: np.float32([1 + change, 0.5])})
+    with pytest.raises(SystemExit, match="this is to run on a GPU"):
+        run("cpu", "--compare", {})
 
 
 @pytest.mark.parametrize("said, status", [("", 1), ("NCCL INFO", 1), ("Loaded collnet plugin", 0)])
