@@ -50,9 +50,12 @@ class LocalSum::Lane {
         words_(shape.words_per_chunk()),
         exponents_(shape.exponents_per_pass()) {}
 
-  void run(std::vector<Collective> contributions) {
+  void run(std::vector<Collective> contributions, const std::function<Status()>& gives_up = {}) {
     worker_.submit_contributions(std::move(contributions));
     while (worker_.pop_completed() == 0) {
+      if (gives_up) {
+        if (const Status reason = gives_up(); !reason.ok()) throw Error(reason);
+      }
       const std::optional<Pass> pass = worker_.next_pass(0);
       if (!pass) {
         if (const Status failure = worker_.device_failure(); !failure.ok()) throw Error(failure);
@@ -155,15 +158,15 @@ LocalSum::LocalSum(const JobShape& shape) : shape_(shape) {
 
 LocalSum::~LocalSum() = default;
 
-void LocalSum::run(std::vector<Collective> contributions) {
-  if (contributions.front().device != nullptr) return run_on_devices(std::move(contributions));
+void LocalSum::run(std::vector<Collective> contributions, const std::function<Status()>& gives_up) {
+  if (contributions.front().device != nullptr) return run_on_devices(std::move(contributions), gives_up);
   lanes_.front()->run(std::move(contributions));
 }
 
-void LocalSum::run_on_devices(std::vector<Collective> contributions) {
+void LocalSum::run_on_devices(std::vector<Collective> contributions, const std::function<Status()>& gives_up) {
   if (!device_lane_) device_lane_ = std::make_unique<Lane>(shape_);
   try {
-    device_lane_->run(std::move(contributions));
+    device_lane_->run(std::move(contributions), gives_up);
   } catch (const Error&) {
     device_lane_.reset();  // waits until the devices no longer touch any memory
     throw;

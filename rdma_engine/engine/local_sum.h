@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,8 +20,9 @@ class LocalSum {
 
   // Sums on the calling thread. contributions[d] is that of device d; all have the same fingerprint. Throws Error if
   // the tensors have narrow words that this shape cannot have (kInvalidArgument), or if the devices that hold them
-  // fail. After that they cannot be used any more.
-  void run(std::vector<Collective> contributions);
+  // fail. After that they cannot be used any more. A sum of tensors on devices also ends with what `gives_up` returns,
+  // if that is not ok, once the devices have done what they had begun.
+  void run(std::vector<Collective> contributions, const std::function<Status()>& gives_up = {});
   // The same with the help of other threads, which start at the first call. Only for tensors in host memory. Throws
   // also Error(kSystem) if the threads cannot be started.
   void run_together(const std::vector<Collective>& contributions);
@@ -29,7 +31,7 @@ class LocalSum {
   class Lane;        // the state that one thread needs
   class ThreadTeam;  // the calling thread and the threads that work with it
 
-  void run_on_devices(std::vector<Collective> contributions);
+  void run_on_devices(std::vector<Collective> contributions, const std::function<Status()>& gives_up);
 
   const JobShape shape_;
   std::vector<std::unique_ptr<Lane>> lanes_;

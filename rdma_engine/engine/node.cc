@@ -254,7 +254,7 @@ Status Node::sum_locally(Round& round) {
   const Collective& first = round.contributions.front();
   const Status status = attempt([&] {
     if (first.device != nullptr || elements_of(first) * local_.size() < kTogetherElements) {
-      local_sum_->run(std::move(round.contributions));
+      local_sum_->run(std::move(round.contributions), [&] { return gives_up(round); });
     } else {
       local_sum_->run_together(round.contributions);
     }
@@ -263,6 +263,15 @@ Status Node::sum_locally(Round& round) {
   const std::lock_guard guard(mutex_);
   busy_ = false;
   return status;
+}
+
+Status Node::gives_up(const Round& round) {
+  if (Status ended = config_->member.gives_up(); !ended.ok()) return ended;
+  const std::lock_guard guard(mutex_);
+  const auto timeout = static_cast<Nanoseconds>(config_->collective_timeout_s * 1e9);
+  if (watched_.look(now()) < round.waits_since + timeout) return {};
+  return {ErrorCode::kTimeout, "the devices of this process have not summed within " +
+                                   seconds(config_->collective_timeout_s) + ". Look at them, or raise JAXINA_TIMEOUT"};
 }
 
 Status Node::send(Round& round) {

@@ -68,6 +68,7 @@ class Node {
   bool connect();
   bool step();
   Status sum_locally(Round& round);
+  Status gives_up(const Round& round);
   Status send(Round& round);
   bool advance();
   void finish(Round& round);

@@ -160,6 +160,31 @@ TEST(Devices, AbortTimeoutAndCloseEndWaitingCollectives) {
   }
 }
 
+// The same for devices of one process. The sum takes many batches, so it is not complete with those that are under way.
+TEST(Devices, AbortAndTimeoutEndSumsWithinAProcess) {
+  constexpr std::size_t count = 200'000;
+  for (const std::string end : {"abort", "timeout"}) {
+    Many many(2);
+    std::vector<GroupConfig> configs = configs_for({2});
+    if (end == "timeout") configs[0].collective_timeout_s = 0;
+    Cluster cluster(configs);
+    many.devices[0]->hold();
+    std::vector<std::future<Status>> done;
+    for (std::uint32_t d = 0; d < 2; ++d) {
+      done.push_back(cluster.submit(d, many.collective(d, many.tensor(d, count, 1), count)));
+    }
+    if (end == "abort") {
+      while (many.devices[0]->batches() == 0) std::this_thread::yield();
+      cluster.node(0).abort({ErrorCode::kWorkerLost, "a worker of another group died"});
+    }
+    many.devices[0]->release();
+    for (auto& future : done) {
+      const Status status = outcome(future);
+      EXPECT_EQ(status.code, end == "abort" ? ErrorCode::kWorkerLost : ErrorCode::kTimeout) << status.text();
+    }
+  }
+}
+
 TEST(Devices, ADeadProcessIsAnErrorForTheOneThatWaits) {
   constexpr std::size_t count = 20'000;
   std::vector<GroupConfig> configs = configs_for({1, 1});
