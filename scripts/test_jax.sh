@@ -52,7 +52,8 @@ if [ "$version" = newest ] && [ "$extent" != all ]; then
   seldom='/test_(atp_|certify|cli_|clusters|doctor|elastic|encryption)'
   seldom+='|/test_compressors_(bytes|edges|gathered|narrow|ok_topk|promises|registry|ring|sums|two_phase|wire|worked)'
   seldom+='|/test_(examples_(elastic|gpt|recovery|unequal_links|vision)|experiments_|fabric_|launcher|metrics|narrow_words)'
-  seldom+='|/test_(gpu_check|notebooks|paper_figures|partitioned_benchmark|plan|ring_of_machines|trace|transparent_switch)'
+  seldom+='|/test_(gpu_(check|wheels)|notebooks|paper_figures|partitioned_benchmark|plan|ring_of_machines|trace)'
+  seldom+='|/test_transparent_switch'
   mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vE "$seldom")
 elif [ "$version" != newest ]; then
   # The private names come first: if one of them has changed, that is why the others fail.
