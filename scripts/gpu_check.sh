@@ -3,7 +3,8 @@
 # no network and no compiler: `make gpu-wheels` has built and gathered everything in build/gpu-wheels. It goes on after
 # a step that fails, prints a row of a table after each, and succeeds only if every step has (or is "not run": one GPU
 # cannot do what several are for). The logs are in out/gpu-check/.
-# Without PARTs, it runs all. No part takes more than 10 minutes, even if each of its steps hangs; those after `install` need it, and may run side by side:
+# Without PARTs, it runs all. No part takes more than 10 minutes, even if each of its steps hangs. Those after `install`
+# need it, and may run side by side:
 #   install   an environment with jaxina, on top of PYTHON's
 #   kernels   the kernels' bits, also under compute-sanitizer
 #   jobs      psums of two processes by every aggregator, compressors, a worker that dies, and the MNIST example

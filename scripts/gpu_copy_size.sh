@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: scripts/gpu_copy_size.sh FOLDER [MIB]. Says how large a copy of this working tree and of FOLDER is. Fails if it
-# has more than so many MiB (64 by default, which is all that one lent machine took).
+# has more than so many MiB (64 by default, as docs/gpu.md says).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1 limit=${2:-64}
