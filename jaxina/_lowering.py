@@ -40,13 +40,21 @@ CARRIED_DTYPES = frozenset(
 
 
 def carries_psum(aval: Any, axes: tuple[Any, ...]) -> bool:
-    """Whether a psum of `aval` over `axes`, bound now, will be carried, if the default backend compiles it."""
-    if not set(axes) <= set(jax.sharding.get_abstract_mesh().manual_axes):  # axes of vmap are summed within a device
-        return False
+    """Whether a psum of `aval` over `axes`, bound now, will be carried, if the default backend compiles it.
+
+    Some of the axes must be those of devices.
+    """
+    return _psum_why_not(aval, axes=axes) is None and _on_platform()
+
+
+def carries_psum_scatter(aval: Any) -> bool:
+    """The same of a psum_scatter."""
+    return _psum_scatter_why_not(aval) is None and _on_platform()
+
+
+def _on_platform() -> bool:
     platform = jax.default_backend()
-    return _psum_why_not(aval, axes=axes) is None and (
-        platform == "cpu" or (platform == "gpu" and bool(gpu_handlers()))
-    )
+    return platform == "cpu" or (platform == "gpu" and bool(gpu_handlers()))
 
 
 def _psum_why_not(aval: Any, *, axes: tuple[Any, ...], **_: Any) -> str | None:

@@ -2,12 +2,14 @@
 
 A round must have one kind of message and one dtype (GATHER and ALL_TO_ALL take any dtypes). With several collectives in
 a round, XLA could run them in any order; where there are more devices than threads, devices could wait for each other
-in different collectives. Only sums that jaxina carries (`Message.narrow`) are several collectives: it keeps them in
-order.
+in different collectives. So all leaves share a collective, but for sums of float32 that jaxina makes. Its blocks share
+an exponent, and beside the largest number of a block small ones are lost. So each leaf is a sum of its own there, which
+begins a block. jaxina merges these sums, and keeps them in order.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +19,7 @@ import jax.numpy as jnp
 from jaxina import _tracing_settings
 from jaxina.compressors import axes
 from jaxina.compressors.messages import ALL_TO_ALL, GATHER, IN_PARTS, MAX, REDUCE_SCATTER, SUM, Arrays, Message, Narrow
+from jaxina.compressors.non_finite import POISON
 
 _Collective = Callable[[jax.Array], jax.Array]
 """From what a worker sends, [size] or [n, size], to what it gets."""
@@ -32,43 +35,44 @@ def answer(messages: Mapping[int, Message], axis_name: Any) -> dict[int, Arrays]
     Returns:
       The answers, by number, with a first axis of leaves, too.
     """
-    narrow = {message.narrow for message in messages.values() if message.narrow}
-    if narrow:
-        (one,) = narrow
-        return _narrow_sums(one, {index: message.arrays for index, message in messages.items()}, axis_name)
     answers: dict[int, Arrays] = {}
-    for kind, collective in _collectives(axis_name).items():
-        asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
-        if kind in IN_PARTS:
-            asked = _swapped(asked)
-        if asked:
-            found = _fused(collective, asked, parts=kind in IN_PARTS, as_bytes=kind in (GATHER, ALL_TO_ALL))
-            answers |= _swapped(found) if kind in (GATHER, ALL_TO_ALL) else found
+    with _precision({message.narrow for message in messages.values() if message.narrow}):
+        for kind, collective in _collectives(axis_name).items():
+            asked = {index: message.arrays for index, message in messages.items() if message.kind == kind}
+            if asked:
+                answers |= _answered(kind, collective, asked, axis_name)
     return answers
+
+
+def _precision(narrow: set[Narrow]) -> contextlib.AbstractContextManager[None]:
+    """As `jaxina.collectives` would set it, for arrays of any size. The messages of a round have the same, or none."""
+    if not narrow:
+        return contextlib.nullcontext()
+    (one,) = narrow
+    return _tracing_settings.with_precision(_tracing_settings.Precision(one.bits, one.rounding, 0, one.seed))
+
+
+def _answered(kind: str, collective: _Collective, asked: dict[int, Arrays], axis_name: Any) -> dict[int, Arrays]:
+    """Answers messages of one kind, given as their arrays."""
+    sums: dict[int, Arrays] = {}
+    together: dict[int, Arrays] = {}
+    for index, arrays in asked.items():
+        # A flag is 0 or NaN, which no exponent changes.
+        apart = [name for name, x in arrays.items() if name != POISON and axes.sums_in_blocks(kind, x, axis_name)]
+        sums[index] = {name: jnp.stack([collective(leaf) for leaf in arrays[name]]) for name in apart}
+        together[index] = {name: array for name, array in arrays.items() if name not in apart}
+    if kind in IN_PARTS:
+        together = _swapped(together)
+    as_bytes = kind in (GATHER, ALL_TO_ALL)
+    answers = _fused(collective, together, parts=kind in IN_PARTS, as_bytes=as_bytes)
+    if as_bytes:
+        answers = _swapped(answers)
+    return {index: sums[index] | answers[index] for index in asked}
 
 
 def _swapped(arrays: dict[int, Arrays]) -> dict[int, Arrays]:
     """Exchanges the axes of leaves and of workers, which are the first two."""
     return jax.tree.map(lambda array: jnp.swapaxes(array, 0, 1), arrays)
-
-
-def _precision(narrow: Narrow) -> _tracing_settings.Precision:
-    """As `jaxina.collectives` would set it, for arrays of any size."""
-    return _tracing_settings.Precision(narrow.bits, narrow.rounding, 0, narrow.seed)
-
-
-def _narrow_sums(narrow: Narrow, asked: dict[int, Arrays], axis_name: Any) -> dict[int, Arrays]:
-    """Sums float32 arrays in narrow words, each leaf on its own: it begins a block. jaxina merges and orders them."""
-    narrow_sums, others = {}, {}
-    with _tracing_settings.with_precision(_precision(narrow)):
-        for index, arrays in asked.items():
-            floats = {name: array for name, array in arrays.items() if array.dtype == jnp.float32}
-            narrow_sums[index] = {
-                name: jnp.stack([jax.lax.psum(leaf, axis_name) for leaf in array]) for name, array in floats.items()
-            }
-            others[index] = {name: array for name, array in arrays.items() if name not in floats}
-        other_sums = _fused(lambda x: jax.lax.psum(x, axis_name), others)
-    return {index: narrow_sums[index] | other_sums[index] for index in asked}
 
 
 def _collectives(axis_name: Any) -> dict[str, _Collective]:
@@ -86,9 +90,7 @@ def _collectives(axis_name: Any) -> dict[str, _Collective]:
     }
 
 
-def _fused(
-    collective: _Collective, asked: dict[int, Arrays], parts: bool = False, as_bytes: bool = False
-) -> dict[int, Arrays]:
+def _fused(collective: _Collective, asked: dict[int, Arrays], parts: bool, as_bytes: bool) -> dict[int, Arrays]:
     """Applies `collective` to all arrays, with one call for each dtype, or one call in all for bytes.
 
     Args:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxina import _tracing_settings
+from jaxina.compressors.messages import SUM, SUMMED
 from jaxina.errors import InvalidArgumentError
 
 
@@ -43,12 +45,44 @@ def wire_block(x: jax.Array, axis_name: Any) -> int:
       The job's block size; 0 if jaxina does not carry it: no job runs, the axis is one of `jax.vmap`, or it has one
       worker.
     """
-    if axis_name is None or not _tracing_settings.carrying.value or jax.lax.axis_size(axis_name) == 1:
-        return 0
+    carried = _is_carried(SUM, x, axis_name) and _devices(axis_name) == set(_names(axis_name))
+    return int(_tracing_settings.block_size.value) if carried else 0
+
+
+def sums_in_blocks(kind: str, x: jax.Array, axis_name: Any) -> bool:
+    """Whether messages of this kind of arrays like `x` are sums of float32 that jaxina makes in block fixed point.
+
+    Where XLA's own collectives come to jaxina, it also makes the sums that stay with XLA.
+    """
+    if kind not in SUMMED or x.dtype != jnp.float32 or not _devices(axis_name):
+        return False
+    from jaxina import _route
+
+    return _is_carried(kind, x, axis_name) or _route.why_closed is None
+
+
+def _is_carried(kind: str, x: jax.Array, axis_name: Any) -> bool:
+    if not _devices(axis_name):
+        return False
     from jaxina import _lowering  # where sums are carried, it is imported already
 
-    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
-    return int(_tracing_settings.block_size.value) if _lowering.carries_psum(jax.typeof(x), names) else 0
+    if kind == SUM:
+        return _lowering.carries_psum(jax.typeof(x), _names(axis_name))
+    return _lowering.carries_psum_scatter(jax.typeof(x))
+
+
+def _devices(axis_name: Any) -> set[Any]:
+    """Those axes of `axis_name` that are devices, if a job runs and there are several workers; else none.
+
+    Workers of a `jax.vmap` are summed within a device.
+    """
+    if axis_name is None or not _tracing_settings.carrying.value or jax.lax.axis_size(axis_name) == 1:
+        return set()
+    return set(_names(axis_name)) & set(jax.sharding.get_abstract_mesh().manual_axes)
+
+
+def _names(axis_name: Any) -> tuple[Any, ...]:
+    return axis_name if isinstance(axis_name, tuple) else (axis_name,)
 
 
 def told(axis_name: Any) -> frozenset[Any]:

@@ -56,6 +56,9 @@ class Message:
         * REDUCE_SCATTER: arrays are [n, ...], and part w is for worker w. The answer is the sum over workers of this
           worker's part, which an aggregator can compute.
         * ALL_TO_ALL: arrays are [n, ...], and part w is for worker w. The answer is [n, ...]: part w is worker w's.
+
+        Where jaxina makes a sum of float32, an array's blocks of elements share an exponent. So numbers of different
+        scale belong in arrays of their own. GATHER and ALL_TO_ALL send bytes, and MAX is exact.
       arrays: what is sent, by name.
       fields: how the arrays are packed on the way to the aggregator (SUM, MAX, REDUCE_SCATTER) or to the other workers
         (GATHER, ALL_TO_ALL). Parts are packed one by one.

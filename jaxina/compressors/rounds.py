@@ -1,6 +1,6 @@
 """Runs the reductions of all leaves together, round by round.
 
-`run` advances the generators of all leaves and answers one round of all leaves with one collective
+`run` advances the generators of all leaves and answers one round of all leaves together
 (`jaxina.compressors.answers`), as the bucketing of training frameworks does. Leaves of one shape are computed as one,
 in a `jax.vmap`: a model of many layers has many leaves but few shapes, and the time to compile grows with the program.
 """

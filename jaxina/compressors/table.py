@@ -152,6 +152,11 @@ the sums of `int8` and `int16` as they are, such a leaf counts as not finite, to
 
 **Zeros** stay zeros, except with `signsgd`.
 
+**Leaves of different scale** do not disturb each other. Where jaxina sums float32 (`none`, `randomk` and `powersgd`),
+each leaf is a psum of its own, which begins a block of `JAXINA_BLOCK_SIZE` elements with a common exponent. `none` then
+has the bits of `jax.lax.pmean` of each leaf. Within a block, numbers that are too small beside the largest become zero,
+as in [any sum](jax.md#the-report). What is gathered or sent from worker to worker goes as bytes, and stays as it is.
+
 **In `jax.shard_map`** with its default `check_vma=True`, `jax.grad` with respect to replicated parameters has summed
 the gradients over the workers already. A compressor refuses these with an `InvalidArgumentError`. Differentiate with
 respect to `jax.lax.pcast(params, "workers", to="varying")`, or pass `check_vma=False`. Then each worker has its own.
