@@ -84,11 +84,12 @@ class Compressor(Algorithm):
         Raises:
           InvalidArgumentError: `init_leaf` gives other names for other leaves.
         """
+        leaves = leaf_states.make(self.first_of_leaf, params, key)
+        return {"key": key, "step": jnp.zeros((), jnp.int32), "leaves": leaves}
 
-        def first(x: jax.Array, key: jax.Array) -> Arrays:
-            return self.init_leaf(x, key) | ({"memory": jnp.zeros(x.shape, jnp.float32)} if self.error_feedback else {})
-
-        return {"key": key, "step": jnp.zeros((), jnp.int32), "leaves": leaf_states.make(first, params, key)}
+    def first_of_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
+        """Makes the state of one leaf: what `init_leaf` makes, and the memory of error feedback."""
+        return self.init_leaf(x, key) | ({"memory": jnp.zeros(x.shape, jnp.float32)} if self.error_feedback else {})
 
     def update(
         self,
@@ -120,8 +121,9 @@ class Compressor(Algorithm):
           The mean, the same on every worker, with the shapes and dtypes of `gradients`; and the next state.
 
         Raises:
-          InvalidArgumentError: the compressor's parameters do not allow this number of workers; `state` or `params` is
-            of other leaves than `gradients`; the learning rate is a negative number; or, inside
+          InvalidArgumentError: the compressor's parameters do not allow this number of workers; a gradient is not of
+            floating point; `state` or `params` is of other leaves than `gradients`, or `state` of other shapes; the
+            learning rate is not a finite number of at least 0; or, inside
             `jax.shard_map` with ``check_vma=True``, a gradient does not vary over `axis_name`. `jax.grad` has then
             summed it over the workers already, in float32, and a second sum would give n times the mean.
 

@@ -6,14 +6,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxina.errors import InvalidArgumentError
 
 
 def check_rate(rate: Any) -> None:
-    """Raises InvalidArgumentError if a learning rate is a negative number or NaN. One that is traced is not checked."""
-    if rate is not None and not isinstance(rate, jax.core.Tracer) and not float(rate) >= 0:
-        raise InvalidArgumentError(f"the learning rate must be at least 0, not {float(rate)}")
+    """Raises InvalidArgumentError if a learning rate is no finite number of at least 0. A traced one is not checked."""
+    if rate is None or isinstance(rate, jax.core.Tracer):
+        return
+    array = np.asarray(rate)
+    if array.shape or not jnp.issubdtype(array.dtype, jnp.number) or jnp.iscomplexobj(array):
+        raise InvalidArgumentError(f"the learning rate must be a number, not {rate!r}")
+    if not 0 <= array < np.inf:
+        raise InvalidArgumentError(f"the learning rate must be at least 0 and finite, not {float(array)}")
 
 
 def of_gradients(memory: jax.Array, rate: jax.Array | float) -> jax.Array:

@@ -30,7 +30,7 @@ def make(first: Callable[[jax.Array, jax.Array], Arrays], params: Any, key: jax.
     Raises:
       InvalidArgumentError: two leaves have other names.
     """
-    leaves, structure = jax.tree.flatten(params)
+    leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: x if hasattr(x, "shape") else jnp.asarray(x), params))
     states = [first(x, own) for x, own in zip(leaves, keys(key, len(leaves)), strict=True)]
     example = states[0] if states else jax.eval_shape(first, jax.ShapeDtypeStruct((8, 8), jnp.float32), key)
     for state in states:

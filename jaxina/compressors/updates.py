@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from jaxina.compressors import axes, feedback, leaf_states, non_finite, rounds
+from jaxina.compressors import axes, checks, feedback, leaf_states, non_finite, rounds
 from jaxina.compressors.context import Context
 from jaxina.compressors.messages import Arrays, Exchange, LeafReduction
 
@@ -19,12 +19,14 @@ def run(
     compressor: Compressor, gradients: Any, state: dict[str, Any], axis_name: Any, params: Any, learning_rate: Any
 ) -> tuple[Any, dict[str, Any], list[Exchange]]:
     """Does what `Compressor.update_with_traffic` says."""
+    gradients = checks.gradients(gradients)
     leaves, structure = jax.tree.flatten(gradients)
     workers, me = axes.place(axis_name)
     axes.check_varying(gradients, axis_name)
     feedback.check_rate(learning_rate)
     keys = leaf_states.keys(jax.random.fold_in(state["key"], state["step"]), len(leaves))
     states = leaf_states.by_leaf(state["leaves"], structure)
+    checks.states(compressor.first_of_leaf, leaves, states, state["key"])
     of_params = leaf_states.like(params, structure) if params is not None else [None] * len(leaves)
 
     def start(leaf: rounds.Leaf) -> LeafReduction:
