@@ -84,8 +84,10 @@ class Compressor(Algorithm):
         Raises:
           InvalidArgumentError: `init_leaf` gives other names for other leaves.
         """
+        # A copy, since a step that is given the state's memory (`donate_argnums`) takes the key's with it.
+        own_key = jnp.copy(key)
         leaves = leaf_states.make(self.first_of_leaf, params, key)
-        return {"key": key, "step": jnp.zeros((), jnp.int32), "leaves": leaves}
+        return {"key": own_key, "step": jnp.zeros((), jnp.int32), "leaves": leaves}
 
     def first_of_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
         """Makes the state of one leaf: what `init_leaf` makes, and the memory of error feedback."""

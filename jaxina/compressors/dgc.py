@@ -55,8 +55,8 @@ class DGC(Sparse):
             )
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
-        zeros = jnp.zeros(x.shape, jnp.float32)
-        return {"unsent": zeros} | ({"momentum": zeros} if self.momentum else {})
+        # Arrays of their own: a step may be given the state's memory (`donate_argnums`), and each only once.
+        return {name: jnp.zeros(x.shape, jnp.float32) for name in ("unsent", *(["momentum"] if self.momentum else []))}
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         velocity = self.momentum * state["momentum"] + x if self.momentum else x

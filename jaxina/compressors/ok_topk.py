@@ -74,9 +74,10 @@ class OkTopK(Compressor):
             raise InvalidArgumentError(f"reuse and regions must be at least 1, not {self.reuse} and {self.regions}")
 
     def init_leaf(self, x: jax.Array, key: jax.Array) -> Arrays:
-        zero = jnp.zeros((), jnp.float32)
         even = np.linspace(0, x.size, _QUANTILES + 2)[1:-1].astype(np.int32)
-        return {"threshold": zero, "global_threshold": zero, "quantiles": jnp.asarray(even)}
+        # Arrays of their own: a step may be given the state's memory (`donate_argnums`), and each only once.
+        thresholds = {name: jnp.zeros((), jnp.float32) for name in ("threshold", "global_threshold")}
+        return {**thresholds, "quantiles": jnp.asarray(even)}
 
     def reduce(self, x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
         x = self.with_memory(x, state)

@@ -110,6 +110,16 @@ def test_parameters_or_states_of_other_leaves_are_refused():
         compressor.update({"a": x}, state, params={"a": x, "b": x})
 
 
+@pytest.mark.parametrize("spec", ["topk:0.5", "dgc:0.5", "oktopk:0.5"])
+def test_the_state_may_be_donated_and_the_key_stays(spec):
+    compressor, gradient, key = get(spec), jnp.ones(8), jax.random.key(0)
+    step = jax.jit(compressor.update, donate_argnums=1)
+    _, state = step(gradient, compressor.init(gradient, key))
+    _, state = step(gradient, state)
+    assert int(state["step"]) == 2
+    assert jax.random.bits(key) == jax.random.bits(jax.random.key(0))
+
+
 def test_leaves_must_have_the_same_names():
     class Uneven(Decayed):
         def init_leaf(self, x, key):
