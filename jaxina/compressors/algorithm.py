@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import jax
 
+from jaxina.compressors import parameters
 from jaxina.compressors.context import Context, Promise
 from jaxina.compressors.messages import Arrays
 from jaxina.compressors.packing import Field
@@ -31,7 +32,8 @@ class Algorithm(abc.ABC):
         or what it sends. Other random numbers of the same distribution are no such change.
 
     Raises:
-      InvalidArgumentError: a parameter is not allowed, or `ef` asks for what the promise rules out.
+      InvalidArgumentError: a parameter is not of its field's type or not allowed, or `ef` asks for what the promise
+        rules out.
     """
 
     ef: bool | None = None
@@ -42,6 +44,7 @@ class Algorithm(abc.ABC):
     revision: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
+        parameters.make_plain(self)
         self.promise.check_feedback(self.ef, type(self).__name__)
 
     @property

@@ -13,7 +13,7 @@ from jaxina.compressors.packing import Field, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
-from jaxina.numerics.blocks import log2_workers
+from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, log2_workers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class BlockFixedPoint(Compressor):
     """
 
     bits: int = 32
-    block: int = 256
+    block: int = DEFAULT_BLOCK_SIZE
     stochastic: bool = False
     paper: bool = False
 

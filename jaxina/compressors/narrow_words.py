@@ -15,7 +15,7 @@ from jaxina.compressors.packing import Field, integers
 from jaxina.config import ROUNDINGS
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
-from jaxina.numerics.blocks import shifts
+from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, shifts
 from jaxina.numerics.jnp_random import random_words, seed_down, seed_up
 
 
@@ -47,7 +47,7 @@ class NarrowWords(Compressor):
     """
 
     bits: int = 8
-    block: int = 256
+    block: int = DEFAULT_BLOCK_SIZE
     stochastic: bool = False
     seed: int = 0
 

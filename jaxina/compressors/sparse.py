@@ -86,8 +86,8 @@ class Threshold(Sparse):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.tau > 0:
-            raise InvalidArgumentError(f"tau must be above 0, not {self.tau}")
+        if not 0 < self.tau < math.inf:
+            raise InvalidArgumentError(f"tau must be above 0 and finite, not {self.tau}")
 
     def encode(self, x: jax.Array, state: Arrays, context: Context) -> tuple[Arrays, Arrays]:
         flat = x.reshape(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import jax
@@ -41,8 +42,8 @@ class TernGrad(Compressor):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.clip < 0:
-            raise InvalidArgumentError(f"clip must not be negative, but is {self.clip}")
+        if not 0 <= self.clip < math.inf:
+            raise InvalidArgumentError(f"clip must not be negative, and finite, but is {self.clip}")
 
     def propose(self, x: jax.Array) -> Arrays:
         return {"scale": jnp.abs(self._clipped(x)).max()}

@@ -60,6 +60,9 @@ def test_shortest_spec():
         ("qsgd:4:bucket=512+ef", "too few for error feedback"),
         ("terngrad+ef", "no error feedback: it would not converge"),
         ("terngrad:-1", "clip must not be negative"),
+        ("terngrad:nan", "clip must be a number, not nan"),
+        ("terngrad:inf", "clip must .* finite"),  # times a standard deviation of 0 it is NaN
+        ("threshold:inf", "tau must be above 0 and finite"),
         ("dgc-ef", "not defined without its memory"),
         ("dgc:0.1:momentum=1", "momentum must be"),
         ("threshold:0", "tau must be above 0"),
