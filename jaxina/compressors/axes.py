@@ -24,10 +24,12 @@ def place(axis_name: Any) -> tuple[int, jax.Array | int]:
       axis_name: the mapped axis of the workers, or a tuple of them. None for a single worker.
 
     Raises:
-      InvalidArgumentError: no axis of that name is mapped here.
+      InvalidArgumentError: no axis of that name is mapped here, or none is named.
     """
     if axis_name is None:
         return 1, 0
+    if axis_name == ():
+        raise InvalidArgumentError("the axis of the workers is an empty tuple: None is a single worker")
     try:
         return jax.lax.axis_size(axis_name), jax.lax.axis_index(axis_name)
     except NameError:

@@ -14,6 +14,7 @@ from jaxina.compressors.base import Compressor
 from jaxina.compressors.messages import ALL_TO_ALL, GATHER, IN_PARTS, Message
 from jaxina.compressors.packing import Field
 from jaxina.compressors.registry import chosen
+from jaxina.errors import InvalidArgumentError
 from jaxina.numerics.blocks import block_count
 
 _RUN_ONCE = {"xla_backend_optimization_level": 0}  # compiling takes longer than running
@@ -125,7 +126,7 @@ def measure(compressor: Compressor | str, gradients: Sequence[Any], key: jax.Arr
       Worker 0's traffic, and the mean that all workers get.
 
     Raises:
-      InvalidArgumentError: the spec string is not allowed.
+      InvalidArgumentError: the spec string is not allowed, or there are no workers.
 
     Example:
       >>> import jax
@@ -137,6 +138,8 @@ def measure(compressor: Compressor | str, gradients: Sequence[Any], key: jax.Arr
       Traffic(sent=1005, received=1005)
     """
     compressor = chosen(compressor)
+    if not gradients:
+        raise InvalidArgumentError("measure() needs the gradients of at least one worker")
     meter = Meter(compressor)
     state = compressor.init(gradients[0], key)
     stacked = jax.tree.map(lambda *leaves: jax.numpy.stack(leaves), *gradients)

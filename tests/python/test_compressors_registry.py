@@ -82,6 +82,8 @@ def test_measure_takes_a_spec_as_all_reduce_mean_does():
     assert traffic == compressors.Traffic(sent=32, received=32)
     with pytest.raises(InvalidArgumentError, match="not None"):
         compressors.measure(None, gradients, jax.random.key(0))
+    with pytest.raises(InvalidArgumentError, match="at least one worker"):
+        compressors.measure("none", [], jax.random.key(0))
 
 
 @pytest.mark.parametrize("axis", ["workers", ("workers", "others")])
@@ -98,6 +100,12 @@ def test_an_update_outside_of_the_workers_axis_says_where_it_belongs(axis):
 def test_too_few_bits_for_the_workers():
     with pytest.raises(InvalidArgumentError, match="4 bits leave nothing for each of 8 workers"):
         compressors.get("blockfp:4").limit(8)
+
+
+def test_no_axis_is_no_single_worker():
+    compressor = compressors.get("none")
+    with pytest.raises(InvalidArgumentError, match="an empty tuple: None is a single worker"):
+        compressor.update(np.ones(8, np.float32), compressor.init(np.ones(8), jax.random.key(0)), ())
 
 
 def cell(default: float) -> type[TopK]:
