@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
-import typing
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +23,7 @@ from jaxina.compressors.half_precision import HalfPrecision
 from jaxina.compressors.narrow_words import NarrowWords
 from jaxina.compressors.natural import Natural
 from jaxina.compressors.ok_topk import OkTopK
+from jaxina.compressors.parameters import types as types_of
 from jaxina.compressors.powersgd import PowerSGD
 from jaxina.compressors.qsgd import QSGD
 from jaxina.compressors.random_k import RandomK
@@ -83,7 +82,8 @@ def register(name: str, kind: type[Compressor], **preset: Any) -> None:
       **preset: values for parameters of the class. Specs with this name cannot set these parameters.
 
     Raises:
-      InvalidArgumentError: the name is jaxina's own, or another class has it.
+      InvalidArgumentError: the name is jaxina's own, or another class has it, or no spec can have it; `kind` is no
+        class of compressors, or has no such parameter.
 
     Example:
       >>> from jaxina import compressors
@@ -92,6 +92,15 @@ def register(name: str, kind: type[Compressor], **preset: Any) -> None:
       >>> compressors.get("sparsest-ef")
       TopK(ef=False, ratio=0.001)
     """
+    if not name or ":" in name or _split_feedback(name.strip()) != (name, None):
+        raise InvalidArgumentError(
+            f"{name!r} cannot be a compressor's name: a spec cannot begin with it. A name has no spaces around it, no "
+            "colon, and no +ef or -ef at its end"
+        )
+    if not (isinstance(kind, type) and issubclass(kind, Compressor)):
+        raise InvalidArgumentError(f"{kind!r} is not a subclass of Compressor")
+    if unknown := preset.keys() - types_of(kind):
+        raise InvalidArgumentError(f"{_origin(kind)} has no parameter {', '.join(sorted(unknown))} to preset")
     if name in OWN:
         raise InvalidArgumentError(f"{name!r} is the name of one of jaxina's own compressors: choose another one")
     before = _origin(_NAMES[name][0]) if name in _NAMES else _origin(kind)
@@ -177,7 +186,7 @@ def parameters(name: str) -> list[str]:
 def _settable(name: str) -> dict[str, type]:
     """Returns the types of the parameters that specs with this name may set."""
     kind, preset = _NAMES[name]
-    return {key: value for key, value in _parameters(kind).items() if key not in preset}
+    return {key: value for key, value in types_of(kind).items() if key not in preset}
 
 
 def _allowed(name: str) -> str:
@@ -194,10 +203,11 @@ def spec_of(compressor: Compressor) -> str:
     """Finds the shortest spec string that `get` turns into this compressor.
 
     Raises:
-      InvalidArgumentError: no name stands for this compressor: its class is not registered, or only with other presets.
+      InvalidArgumentError: no spec stands for this compressor: its class is not registered, or only with other presets;
+        or a spec cannot say a value, such as a string with a colon.
     """
     candidates = [_spelled(compressor, *entry) for entry in _NAMES.items() if entry[1][0] is type(compressor)]
-    fitting = [spec for spec in candidates if spec is not None]
+    fitting = [spec for spec in candidates if spec is not None and _makes(spec, compressor)]
     if not fitting:
         raise InvalidArgumentError(f"no spec string makes this {type(compressor).__name__}: register() a name for it")
     return min(fitting, key=len)
@@ -216,18 +226,15 @@ def _spelled(compressor: Compressor, name: str, entry: tuple[type[Compressor], d
     return ":".join(parts) + {None: "", True: "+ef", False: "-ef"}[compressor.ef]
 
 
+def _makes(spec: str, compressor: Compressor) -> bool:
+    try:
+        return get(spec) == compressor
+    except InvalidArgumentError:
+        return False
+
+
 def _split_feedback(spec: str) -> tuple[str, bool | None]:
     for ending, ef in (("+ef", True), ("-ef", False)):
         if spec.endswith(ending):
             return spec[: -len(ending)], ef
     return spec, None
-
-
-@functools.cache
-def _parameters(kind: type[Compressor]) -> dict[str, type]:
-    types = typing.get_type_hints(kind)
-    return {
-        field.name: types[field.name] if types[field.name] in (int, float, bool) else str
-        for field in dataclasses.fields(kind)
-        if field.name != "ef"
-    }

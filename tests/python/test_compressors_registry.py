@@ -147,6 +147,38 @@ def test_registering_another_class_under_the_same_name_is_refused():
     assert compressors.get("topk") == TopK(ratio=0.01)
 
 
+@pytest.mark.parametrize(
+    "name, kind, preset, why",
+    [
+        ("", TopK, {}, "a spec cannot begin with it"),
+        ("a:b", TopK, {}, "a spec cannot begin with it"),
+        (" mine", TopK, {}, "a spec cannot begin with it"),
+        ("mine+ef", TopK, {}, "a spec cannot begin with it"),
+        ("mine-too", TopK(), {}, "is not a subclass of Compressor"),
+        ("mine-too", dict, {}, "is not a subclass of Compressor"),
+        ("mine-too", TopK, {"rate": 0.5}, "has no parameter rate"),
+        ("mine-too", TopK, {"ef": False}, "has no parameter ef"),
+    ],
+)
+def test_registering_what_no_spec_could_make_is_refused(name, kind, preset, why):
+    with pytest.raises(InvalidArgumentError, match=why):
+        compressors.register(name, kind, **preset)
+    assert name not in compressors.names()
+
+
+def test_a_value_that_no_spec_can_say_has_no_spec():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Labelled(TopK):
+        label: str = "-"
+        fast: bool = True
+
+    compressors.register("labelled", Labelled)
+    assert compressors.spec_of(Labelled(label="a")) == "labelled:label=a"
+    for made in (Labelled(label="a:b"), Labelled(fast=False)):
+        with pytest.raises(InvalidArgumentError, match="no spec string makes this"):
+            compressors.spec_of(made)
+
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compressors.md"
 
 
