@@ -59,7 +59,7 @@ class collectives(contextlib.ContextDecorator):
     `jaxina.errors.MismatchError`.
 
     Raises:
-      InvalidArgumentError: `bucket_bytes`, `bits`, `rounding`, `smallest` or `seed` is none of these values.
+      InvalidArgumentError: `carried`, `bucket_bytes`, `bits`, `rounding`, `smallest` or `seed` is none of these values.
 
     Example:
       `xla_total` keeps XLA's own all-reduce. The report gives the scope as the reason:
@@ -91,6 +91,10 @@ class collectives(contextlib.ContextDecorator):
         smallest: int | None = None,
         seed: int | None = None,
     ) -> None:
+        if not isinstance(carried, bool | None):
+            raise InvalidArgumentError(
+                f"carried must be True, False or None, not {carried!r}; bits=8 sends narrow words"
+            )
         if bits is not None and _integer(bits) not in config.BITS:
             raise InvalidArgumentError(f"bits must be 8, 16, 32 or 64, not {bits!r}")
         if rounding is not None and rounding not in config.ROUNDINGS:

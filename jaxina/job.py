@@ -201,8 +201,8 @@ def init(
         loss=loss,
         loss_seed=loss_seed,
         trace=trace,
-        strict=_yes_or_no(strict),
-        catch_all=_yes_or_no(catch_all),
+        strict=_yes_or_no("strict", strict),
+        catch_all=_yes_or_no("catch_all", catch_all),
     )
     config.check_used(configuration)
     if configuration.strict == "yes" and _override.unavailable:
@@ -243,7 +243,9 @@ def init(
         return job
 
 
-def _yes_or_no(given: bool | None) -> str | None:
+def _yes_or_no(name: str, given: bool | None) -> str | None:
+    if not isinstance(given, bool | None):
+        raise InvalidArgumentError(f"{name} must be True, False or None, not {given!r}")
     return None if given is None else ("yes" if given else "no")
 
 

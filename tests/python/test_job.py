@@ -45,6 +45,12 @@ def test_a_failed_init_can_be_repeated():
     assert job.current() is None
 
 
+@pytest.mark.parametrize("switch", ["strict", "catch_all"])
+def test_switches_are_true_or_false(switch):
+    with pytest.raises(InvalidArgumentError, match=f"{switch} must be True, False or None, not 'no'"):
+        jaxina.init(**{switch: "no"})
+
+
 def test_leaving_the_block_of_an_old_job_leaves_the_new_one():
     with jaxina.init():
         jaxina.shutdown()

@@ -130,6 +130,8 @@ for bits, rounding in ((8, "nearest"), (16, "stochastic")):
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        ({"carried": 8}, "carried must be True, False or None, not 8"),  # meant for bits
+        ({"carried": "no"}, "carried must be True, False or None, not 'no'"),
         ({"bits": 12}, "bits must be 8, 16, 32 or 64, not 12"),
         ({"rounding": "up"}, "rounding must be 'nearest' or 'stochastic', not 'up'"),
         ({"smallest": -1}, "smallest must be an integer from 0"),
