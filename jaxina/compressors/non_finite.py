@@ -30,7 +30,11 @@ may be rounded to 0. NaN travels beside the words, and leaves the other elements
 
 
 def flagged(
-    reduce: Callable[[jax.Array, Arrays, Context], LeafReduction], x: jax.Array, state: Arrays, context: Context
+    reduce: Callable[[jax.Array, Arrays, Context], LeafReduction],
+    x: jax.Array,
+    state: Arrays,
+    context: Context,
+    owed: jax.Array | None,
 ) -> LeafReduction:
     """Runs `reduce`, whose leaves must be finite, and adds the flag `POISON` to the first message that is not in parts.
 
@@ -39,6 +43,7 @@ def flagged(
       x: one leaf, float32, of any values.
       state: the leaf's state.
       context: the leaf's.
+      owed: what `reduce` adds to the leaf, which may then leave float32's range. None without error feedback.
 
     Yields:
       The messages of `reduce`.
@@ -50,7 +55,7 @@ def flagged(
     Raises:
       InvalidArgumentError: all messages are in parts.
     """
-    poisoned = ~_all_finite(x)
+    poisoned = ~_all_finite(x if owed is None else x + owed)
     inner = reduce(jnp.where(poisoned, 0, x), state, context)
     message, flag = next(inner), None
     while True:

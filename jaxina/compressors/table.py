@@ -145,10 +145,11 @@ _EXPLANATION = """
   Otherwise more is moved between devices: XLA has no type of, say, 3 bits.
 * *of float32*: bytes sent and received together, as a share of what `none` sends and receives.
 
-**Values that are not finite.** If a leaf has a NaN or an infinity on any worker, all its elements become NaN on all
-workers, and the leaf's state stays as it was. {plain} give what IEEE-754
-gives, element by element. A mean whose sum leaves float32's range is infinite, as with `lax.psum`; where jaxina carries
-the sums of `int8` and `int16` as they are, such a leaf counts as not finite, too.
+**Values that are not finite.** If a leaf has a NaN or an infinity on any worker, also after what is owed was added, all
+its elements become NaN on all workers, and the leaf's state stays as it was.
+{plain} give what IEEE-754 gives, element by element.
+A mean whose sum leaves float32's range is infinite, as with `lax.psum`; where jaxina carries the sums of `int8` and
+`int16` as they are, such a leaf counts as not finite, too.
 
 **Zeros** stay zeros, except with `signsgd`.
 

@@ -56,16 +56,21 @@ def _reduce_any(compressor: Compressor, x: jax.Array, state: Arrays, context: Co
     if x.size == 0:
         return x, state
 
+    owed = state["memory"] if compressor.error_feedback else None
+    rate = context.learning_rate if compressor.error_feedback else None
+    if owed is not None and rate is not None:
+        owed = feedback.of_gradients(owed, rate)
+
     def reduce(x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
         """Gives `Compressor.reduce` a memory of gradients, where the state's is one of updates."""
-        if not compressor.error_feedback or context.learning_rate is None:
+        if rate is None:
             return (yield from compressor.reduce(x, state, context))
-        owed = feedback.of_gradients(state["memory"], context.learning_rate)
         mean, following = yield from compressor.reduce(x, {**state, "memory": owed}, context)
-        memory = feedback.of_updates(following["memory"], context.learning_rate, state["memory"])
+        memory = feedback.of_updates(following["memory"], rate, state["memory"])
         return mean, {**following, "memory": memory}
 
     if compressor.carries_non_finite:
         return (yield from reduce(x, state, context))
-    kept_out = non_finite.looked_at if compressor.mean_shows_non_finite(context) else non_finite.flagged
-    return (yield from kept_out(reduce, x, state, context))
+    if compressor.mean_shows_non_finite(context):
+        return (yield from non_finite.looked_at(reduce, x, state, context))
+    return (yield from non_finite.flagged(reduce, x, state, context, owed))

@@ -49,6 +49,17 @@ def test_non_finite_leaf_is_nan_everywhere_and_leaves_no_trace(spec, value):
     jax.tree.map(np.testing.assert_array_equal, after["leaves"], state["leaves"])
 
 
+@pytest.mark.parametrize("spec", ["int32+ef", "int8+ef", "blockfp:8+ef", "qgz+ef", "topk:0.1", "thc:block=64"])
+def test_a_gradient_and_what_is_owed_that_overflow_together_are_not_lost(spec):
+    """A block with an infinity has no exponent, so its words would be zeros, and the memory would be gone."""
+    compressor, large = get(spec), jnp.full((2, *SHAPE), 3e38)
+    before = initial(compressor, large)
+    before["leaves"]["memory"] = large.at[1].set(0)  # of one worker alone
+    mean, after = steps(compressor, large, before)
+    assert np.isnan(mean).all()  # on both workers
+    jax.tree.map(np.testing.assert_array_equal, after["leaves"], before["leaves"])
+
+
 def test_non_finite_leaf_leaves_the_others_alone():
     compressor = get("topk:0.1")
     good = {"a": jnp.stack([normal(31), normal(32)]), "b": jnp.stack([normal(33), normal(34)])}
