@@ -57,6 +57,9 @@ class Message:
           worker's part, which an aggregator can compute.
         * ALL_TO_ALL: arrays are [n, ...], and part w is for worker w. The answer is [n, ...]: part w is worker w's.
 
+        In one round, all leaves have one kind, and what is summed or compared has one dtype: with several collectives,
+        devices could wait for each other in different ones.
+
         Where jaxina makes a sum of float32, an array's blocks of elements share an exponent. So numbers of different
         scale belong in arrays of their own. GATHER and ALL_TO_ALL send bytes, and MAX is exact.
       arrays: what is sent, by name.

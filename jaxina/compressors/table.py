@@ -183,7 +183,9 @@ sparse compressors add their elements to the sum, so more workers cost them litt
 
 **On CPUs** jaxina's native code selects the elements that Top-k, DGC and Ok-topk send. `jax.lax.top_k`, which does it
 elsewhere, selects the same and takes 4 times as long for 1 % of 65,536 elements, 8 times for 1 % of a million, and 15
-times for 10 % of a million (`python benchmarks/jax/top_k.py`).
+times for 10 % of a million (`python benchmarks/jax/top_k.py`). `jax.export` for CPUs takes such a program only with
+`disabled_checks=[jax.export.DisabledSafetyCheck.custom_call("jaxina_top_k")]`, and what it makes runs where
+`jaxina.compressors` is imported.
 
 """
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compressor_cases import get
 from eight_devices import P
 from jax.sharding import Mesh
 
@@ -59,3 +60,14 @@ def test_on_cpus_a_program_calls_the_native_code():
 def test_values_are_differentiated_and_places_are_not():
     slope = jax.grad(lambda x: (largest(x, 2)["values"] ** 2).sum())(jnp.float32([3, -1, 2, 0.5]))
     assert slope.tolist() == [6, 0, 4, 0]
+
+
+def test_a_program_is_exported_where_the_custom_call_is_allowed_by_name():
+    """docs/compressors.md says so."""
+    compressor = get("topk:0.5")
+    program = jax.jit(lambda x: compressor.update(x, compressor.init(x, jax.random.key(0)))[0])
+    with pytest.raises(ValueError, match="jaxina_top_k"):
+        jax.export.export(program)(jnp.ones(8))
+    allowed = [jax.export.DisabledSafetyCheck.custom_call("jaxina_top_k")]
+    exported = jax.export.export(program, disabled_checks=allowed)(jnp.ones(8))
+    np.testing.assert_array_equal(exported.call(jnp.arange(8.0)), [0, 0, 0, 0, 4, 5, 6, 7])
