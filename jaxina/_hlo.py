@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 # `  %name = TYPE opcode(%operand, ...), attribute=..., metadata={op_name="..."}`; TYPE may be a tuple.
-_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%[\w.-]+ = (\(.*?\)|\S+) ([a-z][\w-]*)\((.*)$")
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%([\w.-]+) = (\(.*?\)|\S+) ([a-z][\w-]*)\((.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%([\w.-]+) \(.*\{$")
 _ROOT = re.compile(r"^\s*ROOT %[\w.-]+ = \S+ ([a-z][\w-]*)\(")
 _TARGET = re.compile(r'custom_call_target="([^"]*)"')
@@ -20,6 +20,8 @@ _FILE = re.compile(r'^(\d+) "(.*)"$')
 _LOCATION = re.compile(r"^(\d+) \{file_name_id=(\d+) .*?line=(\d+)")
 _FRAME = re.compile(r"^(\d+) \{file_location_id=(\d+)")
 _FRAME_OF = re.compile(r"stack_frame_id=(\d+)")
+_NAME = re.compile(r"%([\w.-]+)")
+_BITS = re.compile(r"\d+")
 _TO_APPLY = re.compile(r"to_apply=%([\w.-]+)")
 
 _MOST_ARRAYS = 3  # that a collective's text names
@@ -52,6 +54,7 @@ class Collective:
       identity: a custom call's identity, if it has one, as an unsigned number of 64 bits.
       arrays: the types of its results, such as "f32[4,3]".
       where: the line of the program that it came from, FILE:LINE; empty if XLA does not say.
+      taken: the types of its operands, such as "f32[2,3]".
     """
 
     kind: str
@@ -61,6 +64,7 @@ class Collective:
     identity: int | None = None
     arrays: tuple[str, ...] = ()
     where: str = ""
+    taken: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         arrays = ", ".join(self.arrays[:_MOST_ARRAYS])
@@ -77,7 +81,18 @@ class Collective:
     @property
     def sizes(self) -> list[int]:
         """The number of elements of each result."""
-        return [math.prod(map(int, filter(None, dims.split(",")))) for _, dims in _ARRAY.findall(" ".join(self.arrays))]
+        return [elements(array) for array in self.arrays]
+
+
+def elements(array: str) -> int:
+    """The number of elements of an array of this type, such as "f32[4,3]"."""
+    return math.prod(map(int, filter(None, array.partition("[")[2].rstrip("]").split(","))))
+
+
+def size(array: str) -> int:
+    """The bytes of an array of this type. An element of less than a byte takes one."""
+    bits = _BITS.search(array.partition("[")[0])
+    return elements(array) * max(1, int(bits.group()) // 8 if bits else 1)
 
 
 def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
@@ -85,12 +100,13 @@ def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
     lines = text.splitlines()
     roots = _roots(lines)
     frames = _frames(lines)
+    types: dict[str, str] = {}  # of the instructions so far, by name
     for line in lines:
         found = _INSTRUCTION.match(line)
         if not found:
             continue
-        opcode, rest = found.group(2).removesuffix("-start"), found.group(3)
-        arrays = tuple(f"{kind}[{sizes}]" for kind, sizes in _ARRAY.findall(found.group(1)))
+        name, result, opcode, rest = found.groups()
+        types[name], opcode, arrays = result, opcode.removesuffix("-start"), _arrays(result)
         if opcode == "custom-call":
             target = _TARGET.search(rest)
             if target and target.group(1) in targets:
@@ -102,7 +118,9 @@ def collectives(text: str, targets: frozenset[str]) -> Iterator[Collective]:
             # `add`.
             sums = computation is not None and roots.get(computation.group(1)) == "add"
             where = _where(rest, frames)
-            yield Collective(opcode, _operands(rest), sums, _made_of(rest), arrays=arrays, where=where)
+            operands = _NAME.findall(rest[: rest.index(")")])
+            taken = _arrays(" ".join(types.get(operand, "") for operand in operands))
+            yield Collective(opcode, len(operands), sums, _made_of(rest), arrays=arrays, where=where, taken=taken)
 
 
 def _roots(lines: list[str]) -> dict[str, str]:
@@ -143,6 +161,11 @@ def _where(rest: str, frames: dict[str, str]) -> str:
 
 def _operands(rest: str) -> int:
     return rest[: rest.index(")")].count("%")
+
+
+def _arrays(text: str) -> tuple[str, ...]:
+    """The types of arrays in the text, without their layouts."""
+    return tuple(f"{kind}[{sizes}]" for kind, sizes in _ARRAY.findall(text))
 
 
 def _identity(rest: str) -> int | None:

@@ -33,6 +33,8 @@ _BRANCHES = re.compile(r" conditional\(| while\((?!.*known_trip_count)")
 # Collectives in float16, for which XLA has no MPI type. (XLA:CPU makes float16 of float8 and float4.)
 _REFUSED = re.compile(r"= [^=\n]*\bf16\[[^=\n]* (?:all-reduce|reduce-scatter|all-gather)(?:-start)?\(")
 
+_MOST = 2**31 - 1  # MPI counts in int. XLA cuts its own numbers off to that, without a check.
+
 # The lowering writes a program's precision into this attribute of the module, if it is not the default.
 PRECISION = "jaxina.precision"
 _PRECISION = re.compile(re.escape(PRECISION) + r'="([^"]*)"')
@@ -139,6 +141,15 @@ def _on_cpu() -> bool:
     return not plugins and not any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
 
 
+def _too_large(one: _hlo.Collective) -> bool:
+    """Whether XLA would hand MPI a number of elements, or of bytes where XLA counts these, that is too large."""
+    if one.kind in ("collective-permute", "all-to-all"):
+        numbers = map(_hlo.size, one.arrays)
+    else:
+        numbers = map(_hlo.elements, one.taken if one.kind == "all-gather" else one.arrays)
+    return any(number > _MOST for number in numbers)
+
+
 def around(
     identity_of: Callable[[Any], int], module: Any, text: Callable[[], str], processes: list[int]
 ) -> Callable[[Any], Any] | None:
@@ -156,6 +167,7 @@ def around(
 
     Raises:
       UnsupportedTypeError: the program reduces or gathers a type for which XLA has no MPI type.
+      InvalidArgumentError: the program has a collective that is too large for MPI.
     """
     if why_closed is not None and not (_watching.asks() and len(processes) > 1):
         return None
@@ -174,6 +186,13 @@ def around(
             "to jaxina. It also makes float16 of float8. Use another type, or leave XLA's own collectives with gloo: "
             "`jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no or jaxina.init(catch_all=False). A sum in float16, but "
             "not in float8, may also be a jax.lax.psum in a shard_map, which jaxina carries"
+        )
+    if large := next((one for one in own if _too_large(one)), None):
+        raise InvalidArgumentError(
+            f"{large} is too large a collective: XLA's own collectives come to jaxina through MPI, which takes at "
+            f"most {_MOST} elements of a sum or gather, and as many bytes of a permute or all-to-all. Divide the array "
+            "into several, or leave XLA's own collectives with gloo: `jaxina run --no-catch-all`, JAXINA_CATCH_ALL=no "
+            "or jaxina.init(catch_all=False)"
         )
     identity = identity_of(module)
     carries_sums = not (_report.says_off(compiled) or name == run.BROADCAST)

@@ -276,6 +276,35 @@ def test_float16_is_refused_when_it_is_compiled_and_named(tmp_path):
         assert "--no-catch-all" in lines[4] and "not in float8" in lines[4]
 
 
+def test_what_mpi_cannot_count_is_refused_when_it_is_compiled(tmp_path):
+    """XLA cuts its numbers off to 32 bits. Each row is with one process. Nothing runs, so nothing needs the memory."""
+    program = """
+    everywhere, one_each = NamedSharding(mesh, P()), NamedSharding(mesh, P("w"))
+
+    def compiles(program, elements, out):
+        try:
+            jax.jit(program, out_shardings=out).lower(
+                jax.ShapeDtypeStruct((n, elements), jnp.int16, sharding=one_each)
+            ).compile()
+        except JaxinaError as error:
+            return error.code, "too large" in error.message
+        return "compiled"
+
+    def total(x):  # jnp.sum would sum in int32
+        return lax.reduce(x, jnp.int16(0), lax.add, (0,))
+
+    for program, out, most in (
+        (lambda x: jnp.roll(x, 1, 0), one_each, 2**30 - 1),  # a permute counts bytes
+        (total, everywhere, 2**31 - 1),
+        (lambda x: x, everywhere, 2**31 - 1),
+        (lambda x: x, NamedSharding(mesh, P(None, "w")), 2**31 - 2),  # an all-to-all of half a row
+    ):
+        print(compiles(program, most, out), compiles(program, most + 2, out))
+    """
+    for lines in outputs(tmp_path, program):
+        assert lines == ["compiled ('INVALID_ARGUMENT', True)"] * 4, lines
+
+
 def test_what_keeps_one_process_from_the_route_keeps_all(tmp_path):
     early = """
 import os

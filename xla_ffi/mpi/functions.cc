@@ -52,7 +52,12 @@ const Communicator& of(Handle handle) {
   return std::get<Communicator>(made);
 }
 
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
+// Returns a number of elements or bytes. XLA narrows its own numbers to MPI's int, so a large one arrives negative.
+std::size_t size(int count) {
+  if (count >= 0) return static_cast<std::size_t>(count);
+  throw Error(ErrorCode::kInvalidArgument,
+              "XLA asked MPI for a collective of more than 2^31 - 1 elements or bytes, which MPI cannot count");
+}
 
 std::size_t bytes_of(int count, Type type) { return size(count) * jaxina::mpi::data_type(type).bytes; }
 
