@@ -78,11 +78,17 @@ void Engine::start(Connector connector, Ended ended, bool trace) {
 
 void Engine::shutdown() {
   std::map<Group, std::shared_ptr<Node>> nodes;
+  // Dropped when this returns, without the lock: dropping a Python callable takes the GIL, and whoever holds that may be
+  // waiting for the lock.
+  Connector connector;
+  Ended ended;
   {
     const std::lock_guard guard(state_->mutex);
     check_not_forked();
     state_->running = false;
     nodes.swap(state_->nodes);
+    connector.swap(state_->connector);
+    ended.swap(state_->ended);
   }
   for (auto& [group, node] : nodes) {
     node->close();
@@ -90,9 +96,6 @@ void Engine::shutdown() {
     state_->finished += node->statistics();
     if (auto recorder = node->take_recorder()) state_->recorded[group] = std::move(recorder);
   }
-  const std::lock_guard guard(state_->mutex);
-  state_->connector = nullptr;
-  state_->ended = nullptr;
 }
 
 bool Engine::running() const {

@@ -196,6 +196,22 @@ TEST(NoThread, ASumWithoutHelperThreadsFails) {
   }));
 }
 
+// Dropping a Python callable waits for the GIL, whose holder may be asking the engine something.
+TEST(Shutdown, DropsTheCallablesWhileNobodyNeedsToWaitForTheEngine) {
+  expect_passed(in_child([] {
+    Engine& engine = Engine::instance();
+    std::future<bool> other;
+    std::shared_ptr<int> dropped(new int, [&](const int* number) {
+      delete number;
+      other = std::async(std::launch::async, [&] { return engine.running(); });
+      EXPECT_EQ(other.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    });
+    start([dropped = std::move(dropped)](const Group& group) { return config_of(group); });
+    engine.shutdown();
+    EXPECT_TRUE(other.valid());
+  }));
+}
+
 TEST(Fork, TheChildHasNoEngineAndMayStartItsOwn) {
   expect_passed(in_child([] {
     Engine& engine = Engine::instance();

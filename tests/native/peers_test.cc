@@ -13,6 +13,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -190,6 +191,20 @@ TEST(Peers, AProcessThatEndsBeforeItTakesTheConnectionIsLost) {
   const Status error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
   EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
   EXPECT_LT(now() - start, kLong / 4);
+}
+
+// Asking takes Python's GIL. Whoever holds that may wait for a thread that needs the messages.
+TEST(Peers, OthersSendAndReceiveWhileOneAsksWhetherAProcessHasEnded) {
+  const Listener other(8);
+  Peers peers(0, kHost, {});
+  std::future<void> to_itself;
+  peers.meet({peers.own(), {kHost, other.port(), 1}}, kLong, [&](int) {
+    to_itself = std::async(std::launch::async, [&] { peers.send(0, {1, 1, 1}, nullptr, 0); });
+    EXPECT_EQ(to_itself.wait_for(std::chrono::nanoseconds(kLong)), std::future_status::ready);
+    return true;
+  });
+  const Status error = error_of([&] { peers.wait(peers.post(1, {1, 1, 1}, nullptr, 0)); });
+  EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ World& the_world() {
   return world;
 }
 
-std::mutex peers_mutex;  // guards the_devices() and the_peers()
+// Python is called without state_mutex: whoever holds the GIL may wait for a thread that needs this lock.
+std::mutex state_mutex;   // guards the_world(), the_devices() and the_peers()
+std::mutex making_peers;  // held while the_peers() are made or ended; taken before state_mutex
 Group& the_devices() {
   static Group devices;
   return devices;
@@ -37,19 +39,33 @@ std::unique_ptr<Peers>& the_peers() {
 // Returns the devices of these processes, by rank. Their ids are those of the second stream, which XLA's own sums use.
 // The devices of all processes are asked for once and kept.
 Group group_of(const std::vector<int>& ranks) {
-  const std::lock_guard lock(peers_mutex);
-  if (!the_world().devices) throw Error(ErrorCode::kNotInitialized, "call jaxina.init() before the program computes");
-  if (the_devices().empty()) the_devices() = the_world().devices();
+  std::unique_lock lock(state_mutex);
+  Group devices = the_devices();
+  if (devices.empty()) {
+    const std::function<Group()> ask = the_world().devices;
+    lock.unlock();
+    if (!ask) throw Error(ErrorCode::kNotInitialized, "call jaxina.init() before the program computes");
+    devices = ask();
+    lock.lock();
+    the_devices() = devices;
+  }
   Group group;
-  for (const int rank : ranks) group.push_back(the_devices()[static_cast<std::size_t>(rank)]);
+  for (const int rank : ranks) group.push_back(devices[static_cast<std::size_t>(rank)]);
   return group;
+}
+
+Peers* known_peers() {
+  const std::lock_guard lock(state_mutex);
+  return the_peers().get();
 }
 
 }  // namespace
 
 void set_world(World world) {
-  const std::lock_guard lock(peers_mutex);
-  the_peers().reset();
+  const std::lock_guard making(making_peers);
+  std::unique_ptr<Peers> ended;  // destroyed once state_mutex is free again, because its thread has to end first
+  const std::lock_guard lock(state_mutex);
+  ended = std::move(the_peers());
   the_devices().clear();
   running_program().forget();
   the_world() = std::move(world);
@@ -58,20 +74,18 @@ void set_world(World world) {
 const World& world() { return the_world(); }
 
 Peers& peers() {
-  const std::lock_guard lock(peers_mutex);
-  if (!the_peers()) {
-    const World& all = world();
-    auto made = std::make_unique<Peers>(all.rank, all.host, all.ports);
-    made->meet(all.endpoints(made->own()), all.timeout, all.ended);
-    the_peers() = std::move(made);
-  }
+  if (Peers* known = known_peers()) return *known;
+  const std::lock_guard making(making_peers);
+  if (Peers* known = known_peers()) return *known;
+  const World& all = world();
+  auto made = std::make_unique<Peers>(all.rank, all.host, all.ports);
+  made->meet(all.endpoints(made->own()), all.timeout, all.ended);
+  const std::lock_guard lock(state_mutex);
+  the_peers() = std::move(made);
   return *the_peers();
 }
 
-bool has_peers() {
-  const std::lock_guard lock(peers_mutex);
-  return the_peers() != nullptr;
-}
+bool has_peers() { return known_peers() != nullptr; }
 
 Communicator Communicator::all() {
   std::vector<int> ranks = running_program().processes();

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
 
 #include "rdma_engine/aggregator/mismatch.h"
 #include "rdma_engine/base/clock.h"
@@ -111,11 +112,9 @@ void Peers::wait(const std::shared_ptr<Receive>& receive) {
         throw Error(ErrorCode::kWorkerLost, "the connection to " + process(from) +
                                                 " ended while it was needed for a message; see that process's output");
       }
-      if (changed_.wait_for(lock, std::chrono::nanoseconds(kLook)) == std::cv_status::timeout) {
-        check_alive(from, deadline, "sent nothing");
-      }
+      wait_for_change(lock, from, deadline, "sent nothing");
     }
-  } catch (const Error&) {
+  } catch (...) {
     withdraw(receive, lock);
     throw;
   }
@@ -184,6 +183,21 @@ void Peers::give_up(const std::vector<int>& ranks, ErrorCode code) {
     } catch (const Error&) {  // the other process has ended or does not read: it has an error of its own already
     }
   }
+}
+
+// `lock` holds mutex_, but not while this asks whether the process has ended: that takes Python's GIL, whose holder may
+// wait for a thread that needs mutex_.
+void Peers::wait_for_change(std::unique_lock<std::mutex>& lock, int rank, Nanoseconds deadline, const char* what) {
+  if (changed_.wait_for(lock, std::chrono::nanoseconds(kLook)) != std::cv_status::timeout) return;
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    check_alive(rank, deadline, what);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Peers::check_alive(int rank, Nanoseconds deadline, const char* what) const {

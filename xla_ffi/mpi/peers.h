@@ -95,6 +95,7 @@ class Peers {
   void connect_to(int rank, Nanoseconds deadline, std::unique_lock<std::mutex>& lock);
   std::unique_ptr<Link> new_link(int rank, Nanoseconds deadline) const;
   void adopt(int rank, std::unique_ptr<Link> link);
+  void wait_for_change(std::unique_lock<std::mutex>& lock, int rank, Nanoseconds deadline, const char* what);
   void check_alive(int rank, Nanoseconds deadline, const char* what) const;
   void complete(Receive& receive, const Message& message);
   void deliver(int from, std::uint64_t channel, Message message);

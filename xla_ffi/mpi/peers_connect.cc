@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <exception>
 
@@ -117,8 +116,8 @@ Peers::Link& Peers::reach(int rank) {
   while (!links_.contains(rank)) {
     if (rank_ < rank && !connecting_.contains(rank)) {
       connect_to(rank, deadline, lock);
-    } else if (changed_.wait_for(lock, std::chrono::nanoseconds(kLook)) == std::cv_status::timeout) {
-      check_alive(rank, deadline, rank_ < rank ? kTakesNoConnection : "did not connect");
+    } else {
+      wait_for_change(lock, rank, deadline, rank_ < rank ? kTakesNoConnection : "did not connect");
     }
   }
   return *links_.at(rank);
