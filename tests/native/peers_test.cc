@@ -14,6 +14,7 @@
 #include <barrier>
 #include <chrono>
 #include <future>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -205,6 +206,16 @@ TEST(Peers, OthersSendAndReceiveWhileOneAsksWhetherAProcessHasEnded) {
   });
   const Status error = error_of([&] { peers.wait(peers.post(1, {1, 1, 1}, nullptr, 0)); });
   EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
+}
+
+TEST(Peers, AWaitThatFailsForAnyReasonEndsTheReceive) {
+  Peers peers(0, kHost, {});
+  peers.meet({peers.own()}, kLong, [](int) -> bool { throw std::runtime_error("Python is ending"); });
+  char memory = 'a';
+  const auto receive = peers.post(0, {1, 1, 1}, &memory, 1);
+  EXPECT_THROW(peers.wait(receive), std::runtime_error);
+  peers.send(0, {1, 1, 1}, "b", 1);
+  EXPECT_EQ(memory, 'a');
 }
 
 }  // namespace

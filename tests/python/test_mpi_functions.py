@@ -61,3 +61,13 @@ def test_more_than_mpi_can_count_is_an_error(mpi):
         mpi("Sendrecv", *part, 0, 0, *part, 0, 0, mpi.communicator, None),
     ):
         assert error is not None and error.startswith("jaxina[INVALID_ARGUMENT]"), error
+
+
+def test_a_receive_that_cannot_be_posted_ends_those_before_it(mpi):
+    """XLA frees the memory of all receives of an operation when one fails."""
+    memory, request = ctypes.create_string_buffer(8), ctypes.c_size_t()
+    tag, strange = 5, 7
+    assert mpi("Irecv", memory, 8, mpi.byte, 0, tag, mpi.communicator, byref(request)) is None
+    assert "has no process 7" in mpi("Irecv", memory, 8, mpi.byte, strange, tag, mpi.communicator, byref(request))
+    assert mpi("Isend", b"message.", 8, mpi.byte, 0, tag, mpi.communicator, byref(request)) is None
+    assert memory.raw == bytes(8)

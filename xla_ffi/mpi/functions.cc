@@ -186,10 +186,12 @@ JAXINA_MPI_EXPORT int MPIABI_Isend(const void* data, int count, Type type, int t
 JAXINA_MPI_EXPORT int MPIABI_Irecv(void* data, int count, Type type, int from, int tag, Handle communicator,
                                    Handle* request) {
   *request = 0;
-  return returning([&] {
+  const int code = returning([&] {
     outstanding.push_back(of(communicator).post(from, tag, data, bytes_of(count, type)));
     *request = reinterpret_cast<Handle>(outstanding.back().get());
   });
+  if (code != kSuccess) abandon_all();
+  return code;
 }
 
 JAXINA_MPI_EXPORT int MPIABI_Wait(Handle* request, void*) {
