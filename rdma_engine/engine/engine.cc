@@ -78,8 +78,8 @@ void Engine::start(Connector connector, Ended ended, bool trace) {
 
 void Engine::shutdown() {
   std::map<Group, std::shared_ptr<Node>> nodes;
-  // Dropped when this returns, without the lock: dropping a Python callable takes the GIL, and whoever holds that may be
-  // waiting for the lock.
+  // Dropped when this returns, without the lock: dropping a Python callable takes the GIL, and whoever holds that may
+  // be waiting for the lock.
   Connector connector;
   Ended ended;
   {

@@ -13,10 +13,13 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "rdma_engine/base/clock.h"
@@ -26,6 +29,7 @@ namespace {
 
 constexpr Nanoseconds kShort = 300'000'000, kLong = 20'000'000'000;
 const std::string kHost = "127.0.0.1";
+constexpr Run kRun{1, 1}, kNextRun{1, 2}, kOfAnother{2, 1}, kOfMarks{3, 1};
 
 // A socket that listens at kHost. The test decides what becomes of those that connect.
 class Listener {
@@ -118,11 +122,11 @@ TEST(Peers, AMessageThatBreaksOffIsAnErrorOnBothSides) {
   receiver.meet({sender.own(), receiver.own()}, kLong, nullptr);
   sender.meet({sender.own(), {kHost, network.port(), receiver.own().secret}}, kShort, nullptr);
 
-  EXPECT_EQ(error_of([&] { sender.send(1, {1, 1, 1}, first.data(), kBytes); }).code, ErrorCode::kTimeout);
+  EXPECT_EQ(error_of([&] { sender.send(1, {1, 1, kRun}, first.data(), kBytes); }).code, ErrorCode::kTimeout);
   network.open();
-  sender.give_up({0, 1}, ErrorCode::kTimeout);
-  EXPECT_EQ(error_of([&] { sender.send(1, {1, 2, 2}, next.data(), kBytes); }).code, ErrorCode::kWorkerLost);
-  const Status error = error_of([&] { receiver.wait(receiver.post(0, {1, 1, 1}, got.data(), kBytes)); });
+  sender.give_up({0, 1}, kRun, ErrorCode::kTimeout);
+  EXPECT_EQ(error_of([&] { sender.send(1, {1, 2, kNextRun}, next.data(), kBytes); }).code, ErrorCode::kWorkerLost);
+  const Status error = error_of([&] { receiver.wait(receiver.post(0, {1, 1, kRun}, got.data(), kBytes)); });
   EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
 }
 
@@ -135,7 +139,7 @@ TEST(Peers, ThreadsThatSendTheFirstMessagesShareOneConnection) {
     std::barrier together(2);
     const auto send = [&](std::uint64_t channel) {
       together.arrive_and_wait();
-      peers.send(1, {channel, 1, 1}, &channel, sizeof(channel));
+      peers.send(1, {channel, 1, kRun}, &channel, sizeof(channel));
     };
     std::thread one(send, 1), two(send, 2);
     one.join();
@@ -159,7 +163,7 @@ TEST(Peers, AHostThatTakesNoConnectionIsATimeout) {
   const FullHost other;
   Peers peers(0, kHost, {});
   peers.meet({peers.own(), {kHost, other.port(), 1}}, kShort, nullptr);
-  const Status error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
+  const Status error = error_of([&] { peers.send(1, {1, 1, kRun}, nullptr, 0); });
   EXPECT_EQ(error.code, ErrorCode::kTimeout) << error.text();
 }
 
@@ -173,7 +177,7 @@ TEST(Peers, ASignalDoesNotEndAConnectionThatIsBeingMade) {
   std::atomic<bool> done = false;
   Status error;
   std::thread sender([&] {
-    error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
+    error = error_of([&] { peers.send(1, {1, 1, kRun}, nullptr, 0); });
     done = true;
   });
   while (!done) {
@@ -189,7 +193,7 @@ TEST(Peers, AProcessThatEndsBeforeItTakesTheConnectionIsLost) {
   Peers peers(0, kHost, {});
   peers.meet({peers.own(), {kHost, other.port(), 1}}, kLong, [](int rank) { return rank == 1; });
   const auto start = now();
-  const Status error = error_of([&] { peers.send(1, {1, 1, 1}, nullptr, 0); });
+  const Status error = error_of([&] { peers.send(1, {1, 1, kRun}, nullptr, 0); });
   EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
   EXPECT_LT(now() - start, kLong / 4);
 }
@@ -200,21 +204,113 @@ TEST(Peers, OthersSendAndReceiveWhileOneAsksWhetherAProcessHasEnded) {
   Peers peers(0, kHost, {});
   std::future<void> to_itself;
   peers.meet({peers.own(), {kHost, other.port(), 1}}, kLong, [&](int) {
-    to_itself = std::async(std::launch::async, [&] { peers.send(0, {1, 1, 1}, nullptr, 0); });
+    to_itself = std::async(std::launch::async, [&] { peers.send(0, {1, 1, kRun}, nullptr, 0); });
     EXPECT_EQ(to_itself.wait_for(std::chrono::nanoseconds(kLong)), std::future_status::ready);
     return true;
   });
-  const Status error = error_of([&] { peers.wait(peers.post(1, {1, 1, 1}, nullptr, 0)); });
+  const Status error = error_of([&] { peers.wait(peers.post(1, {1, 1, kRun}, nullptr, 0)); });
   EXPECT_EQ(error.code, ErrorCode::kWorkerLost) << error.text();
+}
+
+// Two processes. The first sends, and the second receives.
+class Pair {
+ public:
+  Pair() {
+    for (Peers* one : {&sender, &receiver}) one->meet({sender.own(), receiver.own()}, kLong, nullptr);
+  }
+  void send(const Run& run, std::uint64_t name, char what) { sender.send(1, {1, name, run}, &what, 1); }
+  // Receives what send() sends. Returns it, or the error.
+  std::variant<char, ErrorCode> get(const Run& run, std::uint64_t name) {
+    char got = 0;
+    const Status error = error_of([&] { receiver.wait(receiver.post(0, {1, name, run}, &got, 1)); });
+    if (error.ok()) return got;
+    EXPECT_EQ(got, 0) << error.text();
+    return error.code;
+  }
+  // Calls `action`, and returns when the receiver has taken all that the sender has sent. The receiver is then in
+  // `run`.
+  void until_taken(const Run& run, const std::function<void()>& action) {
+    constexpr Call kMark{2, 1, kOfMarks};
+    sender.send(1, {3, 1, kOfMarks}, nullptr, 0);  // connects them
+    receiver.wait(receiver.post(0, {3, 1, kOfMarks}, nullptr, 0));
+    const auto mark = receiver.post(0, kMark, nullptr, 0);
+    receiver.abandon(receiver.post(0, {3, 1, run}, nullptr, 0));
+    action();
+    sender.send(1, kMark, nullptr, 0);
+    receiver.wait(mark);
+  }
+
+  Peers sender{0, kHost, {}}, receiver{1, kHost, {}};
+};
+
+using Got = std::variant<char, ErrorCode>;
+
+TEST(Peers, AReceiveThatIsPostedAfterAFailureFails) {
+  for (const auto& [code, expected] : {std::pair(ErrorCode::kTimeout, ErrorCode::kWorkerLost),
+                                       std::pair(ErrorCode::kMismatch, ErrorCode::kMismatch)}) {
+    Pair pair;
+    const auto start = now();
+    pair.until_taken(kRun, [&] { pair.sender.give_up({0, 1}, kRun, code); });
+    EXPECT_EQ(pair.get(kRun, 1), Got(expected));
+    EXPECT_LT(now() - start, kLong / 4);
+    pair.receiver.forget(kRun);
+    pair.send(kNextRun, 2, 'n');
+    EXPECT_EQ(pair.get(kNextRun, 2), Got('n'));
+  }
+}
+
+// They are in different programs, and the receiver is still to find that out.
+TEST(Peers, AFailureInAnotherProgramFailsTheRunThatWaits) {
+  Pair pair;
+  pair.until_taken(kRun, [&] { pair.sender.give_up({0, 1}, {7, 1}, ErrorCode::kMismatch); });
+  EXPECT_EQ(pair.get(kRun, 1), Got(ErrorCode::kMismatch));
+}
+
+TEST(Peers, AFailureIsToldToWhoIsConnectedLater) {
+  Pair pair;
+  pair.sender.give_up({0, 1}, kRun, ErrorCode::kSystem);
+  pair.sender.send(1, {2, 1, kOfMarks}, nullptr, 0);
+  EXPECT_EQ(pair.get(kRun, 1), Got(ErrorCode::kWorkerLost));
+}
+
+TEST(Peers, AFailureThatFollowsFromAnEarlierOneHereIsNoneOfTheNextRun) {
+  Pair pair;
+  pair.until_taken(kNextRun, [&] {
+    pair.receiver.forget(kRun);
+    pair.sender.give_up({0, 1}, kRun, ErrorCode::kWorkerLost);
+  });
+  pair.send(kNextRun, 2, 'n');
+  EXPECT_EQ(pair.get(kNextRun, 2), Got('n'));
+}
+
+TEST(Peers, WhatIsLeftOfARunReachesNoOtherRun) {
+  for (const bool late : {false, true}) {
+    Pair pair;
+    if (late) pair.receiver.forget(kRun);
+    pair.until_taken(kRun, [&] { pair.send(kRun, 1, 'o'); });
+    if (!late) pair.receiver.forget(kRun);
+    pair.send(kNextRun, 2, 'n');
+    EXPECT_EQ(pair.get(kNextRun, 2), Got('n'));
+  }
+}
+
+// The receiver comes to its first run after the sender's has failed. What the sender sent in it may be of other data.
+TEST(Peers, WhatWasSentInARunThatFailedIsNotReceived) {
+  Pair pair;
+  pair.until_taken(kOfAnother, [&] {
+    pair.send(kRun, 1, 'o');
+    pair.sender.give_up({0, 1}, kRun, ErrorCode::kSystem);
+  });
+  EXPECT_EQ(pair.get(kRun, 1), Got(ErrorCode::kWorkerLost));
 }
 
 TEST(Peers, AWaitThatFailsForAnyReasonEndsTheReceive) {
   Peers peers(0, kHost, {});
   peers.meet({peers.own()}, kLong, [](int) -> bool { throw std::runtime_error("Python is ending"); });
   char memory = 'a';
-  const auto receive = peers.post(0, {1, 1, 1}, &memory, 1);
+  const auto receive = peers.post(0, {1, 1, kRun}, &memory, 1);
   EXPECT_THROW(peers.wait(receive), std::runtime_error);
-  peers.send(0, {1, 1, 1}, "b", 1);
+  peers.send(0, {1, 1, kRun}, "b", 1);
   EXPECT_EQ(memory, 'a');
 }
 

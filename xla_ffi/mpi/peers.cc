@@ -62,12 +62,6 @@ Status Peers::Receive::check(std::uint64_t its_name, std::size_t its_bytes) cons
                                     std::to_string(bytes) + " are expected" + kAdvice};
 }
 
-Status Peers::Receive::ended() const {
-  return {ErrorCode::kMismatch, process(key.first) +
-                                    " has ended its run of this program without the message that this process " +
-                                    "waits for" + kAdvice + ", and that all take the same branches"};
-}
-
 std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* data, std::size_t bytes) {
   auto receive = std::make_shared<Receive>();
   receive->key = {from, call.channel};
@@ -77,15 +71,12 @@ std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* da
   receive->bytes = bytes;
   if (from != rank_) reach(from);
   const std::lock_guard lock(mutex_);
+  latest_ = call.run;
   auto& early = arrived_[receive->key];
   if (early.empty()) {
-    const auto link = links_.find(from);
-    receive->done = link != links_.end() && link->second->ended_run == call.run;
-    if (receive->done) {
-      receive->status = receive->ended();
-    } else {
-      posted_[receive->key].push_back(receive);
-    }
+    if (const auto link = links_.find(from); link != links_.end()) receive->status = link->second->ending(call.run);
+    receive->done = !receive->status.ok();
+    if (!receive->done) posted_[receive->key].push_back(receive);
     return receive;
   }
   const Message message = std::move(early.front());
@@ -140,10 +131,10 @@ void Peers::withdraw(const std::shared_ptr<Receive>& receive, std::unique_lock<s
 void Peers::send(int to, const Call& call, const void* data, std::size_t bytes) {
   if (to == rank_) {
     const auto* first = static_cast<const std::byte*>(data);
-    deliver(to, call.channel, {call.name, {first, first + bytes}});
+    deliver(to, call.channel, {call.name, call.run, {first, first + bytes}});
     return;
   }
-  write_message(to, reach(to), {call.channel, call.name, bytes}, data);
+  write_message(to, reach(to), {call.channel, call.name, bytes, call.run}, data);
 }
 
 void Peers::write_message(int to, Link& link, const Header& header, const void* data) {
@@ -163,23 +154,27 @@ void Peers::write_message(int to, Link& link, const Header& header, const void* 
   }
 }
 
-void Peers::end(const std::vector<int>& ranks, std::uint64_t run) {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_run_ = run;  // adopt() sends it first on each connection that is made later
-  }
+// Returns the notice. From now on adopt() sends it first on each connection that is made.
+Header Peers::notice(const Header& header) {
+  const std::lock_guard lock(mutex_);
+  notice_ = std::make_unique<Header>(header);
+  return header;
+}
+
+void Peers::end(const std::vector<int>& ranks, const Run& run) {
+  const Header header = notice({Header::kEnded, 0, 0, run});
   for (const int rank : ranks) {
-    if (Link* link = rank > rank_ ? &reach(rank) : connected(rank))
-      write_message(rank, *link, {Header::kEnded, run, 0}, nullptr);
+    if (Link* link = rank > rank_ ? &reach(rank) : connected(rank)) write_message(rank, *link, header, nullptr);
   }
 }
 
-void Peers::give_up(const std::vector<int>& ranks, ErrorCode code) {
+void Peers::give_up(const std::vector<int>& ranks, const Run& run, ErrorCode code) {
+  const Header header = notice({Header::kGaveUp, static_cast<std::uint64_t>(code), 0, run});
   for (const int rank : ranks) {
     Link* link = connected(rank);
     if (link == nullptr) continue;
     try {
-      write_message(rank, *link, {Header::kGaveUp, static_cast<std::uint64_t>(code), 0}, nullptr);
+      write_message(rank, *link, header, nullptr);
     } catch (const Error&) {  // the other process has ended or does not read: it has an error of its own already
     }
   }

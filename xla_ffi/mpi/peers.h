@@ -3,8 +3,9 @@
 // rank.
 //
 // A message has a channel and a name. Messages of one sender and channel arrive in the order in which they were sent.
-// The receiver says which name it expects; another name is an error. Any thread may call. One thread of Peers receives:
-// into the caller's memory if a receive is posted already, otherwise into its own.
+// The receiver says which name it expects; another name is an error. A message also belongs to a run of a program: what
+// is left of a run that has ended reaches no other run. Any thread may call. One thread of Peers receives: into the
+// caller's memory if a receive is posted already, otherwise into its own.
 #pragma once
 
 #include <condition_variable>
@@ -37,11 +38,18 @@ struct Endpoint {
 
 struct Header;
 
+// The `number`th run of a program.
+struct Run {
+  std::uint64_t program = 0, number = 0;
+  // Whether it is the other run, or an earlier one of the same program.
+  bool until(const Run& other) const { return program == other.program && number <= other.number; }
+};
+
 // Identifies a message.
 struct Call {
   std::uint64_t channel;
   std::uint64_t name;  // names the call in the program, see running_program.h
-  std::uint64_t run;   // names the run of the program
+  Run run;
 };
 
 class Peers {
@@ -69,12 +77,15 @@ class Peers {
   // Sends a message, and returns once the memory may be used again. Throws Error: kWorkerLost, kTimeout, kSystem. If it
   // throws in the middle of the message, the connection is lost for both processes.
   void send(int to, const Call& call, const void* data, std::size_t bytes);
-  // Tells other processes that this one sends no more messages of the run. Whoever waits for one gets kMismatch. Throws
-  // Error.
-  void end(const std::vector<int>& ranks, std::uint64_t run);
-  // Tells the processes that are connected that this one has failed with `code`. Whoever waits for a message of it gets
-  // kMismatch if that is the code, otherwise kWorkerLost.
-  void give_up(const std::vector<int>& ranks, ErrorCode code);
+  // Tells other processes that this one sends no more messages of the run. Whoever waits for one, now or later, gets
+  // kMismatch. Throws Error.
+  void end(const std::vector<int>& ranks, const Run& run);
+  // Tells the processes that are connected, and those that connect later, that this one has failed in the run with
+  // `code`. Whoever waits for a message of the run, now or later, gets kMismatch if that is the code, otherwise
+  // kWorkerLost. So does who waits in the run of another program meanwhile.
+  void give_up(const std::vector<int>& ranks, const Run& run, ErrorCode code);
+  // Drops the messages of the run, and of earlier ones of its program: those that have arrived, and those that will.
+  void forget(const Run& run);
 
  private:
   struct Link;
@@ -85,6 +96,7 @@ class Peers {
   };
   struct Message {
     std::uint64_t name;
+    Run run;
     std::vector<std::byte> data;
   };
   using Key = std::pair<int, std::uint64_t>;
@@ -100,7 +112,9 @@ class Peers {
   void complete(Receive& receive, const Message& message);
   void deliver(int from, std::uint64_t channel, Message message);
   void write_message(int to, Link& link, const Header& header, const void* data);
+  Header notice(const Header& header);
   void take_notice(int from, const Header& header);
+  bool is_past(const Run& run) const;
 
   void run();
   void accept_one();
@@ -123,7 +137,9 @@ class Peers {
   std::set<int> connecting_;  // the processes to which a thread is connecting
   std::map<Key, std::deque<std::shared_ptr<Receive>>> posted_;
   std::map<Key, std::deque<Message>> arrived_;
-  std::uint64_t ended_run_ = 0;  // the run that this process ended last; 0: none
+  std::map<std::uint64_t, std::uint64_t> past_;  // the number of the last run to forget, by program
+  Run latest_;                                   // the run of the latest receive
+  std::unique_ptr<Header> notice_;               // the latest that this process has given
   bool stopping_ = false;
 
   net::FileDescriptor wakeup_;

@@ -166,8 +166,7 @@ void Peers::adopt(int rank, std::unique_ptr<Link> link) {
   if (links_.contains(rank)) return;
   const int on = 1;
   setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  const Header ended{Header::kEnded, ended_run_, 0};
-  if (ended_run_ != 0 && ::send(link->fd, &ended, sizeof(ended), MSG_NOSIGNAL) != sizeof(ended)) {
+  if (notice_ && ::send(link->fd, notice_.get(), sizeof(Header), MSG_NOSIGNAL) != sizeof(Header)) {
     shutdown(link->fd, SHUT_RDWR);
   }
   links_[rank] = std::move(link);

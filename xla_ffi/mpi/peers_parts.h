@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,15 +23,17 @@ struct Hello {
 
 // The first bytes of a message; `bytes` of data follow.
 struct Header {
-  // Channels of the two notices, which have no data; no call has these channels. The name is that of the run that has
-  // ended (kEnded), or an error code (kGaveUp).
+  // Channels of the two notices about a run, which have no data; no call has these channels. The name of kGaveUp is an
+  // error code.
   static constexpr std::uint64_t kEnded = ~std::uint64_t{0}, kGaveUp = kEnded - 1;
   std::uint64_t channel, name, bytes;
+  Run run;
 };
 
 struct Peers::Receive {
   Key key;
-  std::uint64_t name, run;
+  std::uint64_t name;
+  Run run;
   std::byte* data;
   std::size_t bytes;
   bool done = false;
@@ -38,8 +41,6 @@ struct Peers::Receive {
 
   // Whether a message of this name and size is the expected one; otherwise the error.
   Status check(std::uint64_t its_name, std::size_t its_bytes) const;
-  // The error if the sender has ended the run without this message.
-  Status ended() const;
 };
 
 struct Peers::Link {
@@ -54,9 +55,17 @@ struct Peers::Link {
   std::size_t read = 0;
   std::shared_ptr<Receive> into;  // takes the data; if null, `held` does
   std::vector<std::byte> held;
-  std::uint64_t ended_run = 0;  // the run that the other process has told us it ended last; 0: none
+  // Of each program the last run of which the other process sends no more messages, and the error of who waits for one.
+  struct Ending {
+    std::uint64_t number = 0;
+    Status status;
+  };
+  std::map<std::uint64_t, Ending> endings;
 
   ~Link();
+  void end(const Run& run, const Status& status);
+  // The error of who waits for a message of the run that does not come; ok if it may come.
+  Status ending(const Run& run) const;
 };
 
 // How often a waiting thread checks whether the other process has ended.

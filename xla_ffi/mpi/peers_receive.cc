@@ -10,6 +10,7 @@
 #include <exception>
 #include <utility>
 
+#include "rdma_engine/aggregator/mismatch.h"
 #include "xla_ffi/mpi/peers_parts.h"
 
 namespace jaxina::mpi {
@@ -143,7 +144,7 @@ void Peers::end_message(int rank, Link& link) {
     return;
   }
   if (!link.into) {
-    deliver(rank, link.header.channel, {link.header.name, std::exchange(link.held, {})});
+    deliver(rank, link.header.channel, {link.header.name, link.header.run, std::exchange(link.held, {})});
     return;
   }
   const std::lock_guard lock(mutex_);
@@ -155,6 +156,7 @@ void Peers::end_message(int rank, Link& link) {
 // Gives the message to the first receive that waits for it, or keeps it until one is posted.
 void Peers::deliver(int from, std::uint64_t channel, Message message) {
   const std::lock_guard lock(mutex_);
+  if (is_past(message.run)) return;
   const Key key{from, channel};
   auto& waiting = posted_[key];
   if (waiting.empty()) {
@@ -166,23 +168,59 @@ void Peers::deliver(int from, std::uint64_t channel, Message message) {
   changed_.notify_all();
 }
 
-// Takes a notice: the other process has ended a run, or has failed.
+// Takes a notice: the other process has ended a run, or has failed in it.
 void Peers::take_notice(int from, const Header& header) {
   const std::lock_guard lock(mutex_);
-  if (header.channel == Header::kEnded) links_.at(from)->ended_run = header.name;
-  const bool unlike = static_cast<ErrorCode>(header.name) == ErrorCode::kMismatch;
-  const Status gave_up{
-      unlike ? ErrorCode::kMismatch : ErrorCode::kWorkerLost,
-      process(from) + " has given up a program while it was needed for a message: its own error says why"};
+  Link& link = *links_.at(from);
+  if (header.channel == Header::kEnded) {
+    link.end(header.run, {ErrorCode::kMismatch,
+                          process(from) + " has ended its run of this program without the message that this process " +
+                              "waits for" + std::string(kRunTheSame) + ", and that all take the same branches"});
+  } else if (!is_past(header.run)) {  // otherwise it follows from a failure of this process
+    const bool unlike = static_cast<ErrorCode>(header.name) == ErrorCode::kMismatch;
+    const Status gave_up{
+        unlike ? ErrorCode::kMismatch : ErrorCode::kWorkerLost,
+        process(from) + " has given up a program while it was needed for a message: its own error says why"};
+    link.end(header.run, gave_up);
+    // What it sends from now on belongs to later runs. So this process waits in vain, whichever run it is in.
+    link.end(latest_, gave_up);
+    for (auto of = arrived_.lower_bound({from, 0}); of != arrived_.end() && of->first.first == from; ++of) {
+      std::erase_if(of->second, [&](const Message& message) { return message.run.until(header.run); });
+    }
+  }
   for (auto of = posted_.lower_bound({from, 0}); of != posted_.end() && of->first.first == from; ++of) {
     std::erase_if(of->second, [&](const std::shared_ptr<Receive>& receive) {
-      if (header.channel == Header::kEnded && receive->run != header.name) return false;
-      receive->done = true;
-      receive->status = header.channel == Header::kEnded ? receive->ended() : gave_up;
-      return true;
+      receive->status = link.ending(receive->run);
+      receive->done = !receive->status.ok();
+      return receive->done;
     });
   }
   changed_.notify_all();
+}
+
+void Peers::forget(const Run& run) {
+  const std::lock_guard lock(mutex_);
+  past_[run.program] = run.number;
+  for (auto& [key, messages] : arrived_) {
+    std::erase_if(messages, [&](const Message& message) { return is_past(message.run); });
+  }
+  std::erase_if(arrived_, [](const auto& of) { return of.second.empty(); });
+}
+
+// The caller must hold mutex_.
+bool Peers::is_past(const Run& run) const {
+  const auto past = past_.find(run.program);
+  return past != past_.end() && run.number <= past->second;
+}
+
+void Peers::Link::end(const Run& run, const Status& status) {
+  Ending& last = endings[run.program];
+  if (last.number <= run.number) last = {run.number, status};
+}
+
+Status Peers::Link::ending(const Run& run) const {
+  const auto last = endings.find(run.program);
+  return last != endings.end() && run.number <= last->second.number ? last->second.status : Status{};
 }
 
 void Peers::lose(Link& link) {

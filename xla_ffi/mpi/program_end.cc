@@ -14,10 +14,10 @@ namespace {
 constexpr std::uint64_t kFailedRun = 0x6661696c6564;
 
 void give_up(const Communicator& all, const RunningProgram::End& end) {
-  if (end.failure && end.failure->known) return;
   const ErrorCode code = end.failure ? end.failure->status.code : ErrorCode::kWorkerLost;
-  if (has_peers()) peers().give_up(all.ranks(), code);
-  if (Engine::instance().running()) all.fail_sum_of_others(hash_of({end.run, kFailedRun}));
+  if (has_peers()) peers().give_up(all.ranks(), end.run, code);
+  if (end.failure && end.failure->known) return;
+  if (Engine::instance().running()) all.fail_sum_of_others(hash_of({end.run.program, end.run.number, kFailedRun}));
 }
 
 }  // namespace
@@ -25,6 +25,7 @@ void give_up(const Communicator& all, const RunningProgram::End& end) {
 void end_program(bool compare, bool completed) {
   const Communicator all = Communicator::all();
   const RunningProgram::End end = running_program().end();
+  if (has_peers()) peers().forget(end.run);
   if (all.size() < 2) return;
   if (!completed) {
     give_up(all, end);

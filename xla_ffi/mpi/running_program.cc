@@ -19,8 +19,7 @@ std::uint64_t hash_of(std::initializer_list<std::uint64_t> values) {
 void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums,
                            std::vector<std::uint64_t> moved, const Precision& precision) {
   const std::lock_guard lock(mutex_);
-  identity_ = identity;
-  run_ = hash_of({identity, ++runs_[identity]});
+  run_ = {identity, ++runs_[identity]};
   processes_ = std::move(processes);
   carries_sums_ = carries_sums;
   moved_ = std::move(moved);
@@ -38,7 +37,7 @@ void RunningProgram::fail(const Status& status, bool known) {
 RunningProgram::End RunningProgram::end() {
   const std::lock_guard lock(mutex_);
   processes_.clear();
-  return {run_, hash_of({run_, collectives_}), std::exchange(failure_, std::nullopt)};
+  return {run_, hash_of({name(), collectives_}), std::exchange(failure_, std::nullopt)};
 }
 
 void RunningProgram::forget() {
@@ -48,7 +47,7 @@ void RunningProgram::forget() {
 
 std::uint64_t RunningProgram::identity() const {
   const std::lock_guard lock(mutex_);
-  return identity_;
+  return run_.program;
 }
 
 bool RunningProgram::carries_sum(std::uint64_t count) const {
@@ -67,21 +66,24 @@ std::vector<int> RunningProgram::processes() const {
   return processes_;
 }
 
-std::uint64_t RunningProgram::run() const {
+Run RunningProgram::run() const {
   const std::lock_guard lock(mutex_);
   return run_;
 }
 
 std::uint64_t RunningProgram::next(std::uint64_t stream) {
   const std::lock_guard lock(mutex_);
-  return hash_of({run_, count(stream)});
+  return hash_of({name(), count(stream)});
 }
 
 std::uint64_t RunningProgram::next_collective(std::uint64_t stream, std::uint64_t what) {
   const std::lock_guard lock(mutex_);
   ++collectives_;
-  return hash_of({run_, count(stream), what});
+  return hash_of({name(), count(stream), what});
 }
+
+// The name of the run.
+std::uint64_t RunningProgram::name() const { return hash_of({run_.program, run_.number}); }
 
 std::uint64_t RunningProgram::count(std::uint64_t stream) {
   check_running();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rdma_engine/errors.h"
+#include "xla_ffi/mpi/peers.h"
 #include "xla_ffi/precision.h"
 
 namespace jaxina::mpi {
@@ -33,7 +34,7 @@ class RunningProgram {
   void fail(const Status& status, bool known);
 
   struct End {
-    std::uint64_t run;
+    Run run;
     std::uint64_t name;  // equal in all processes if and only if all have made the same number of collective calls
     std::optional<Failure> failure;
   };
@@ -41,25 +42,26 @@ class RunningProgram {
   // Forgets how often each program has run, so that the next run of each is its first.
   void forget();
 
-  std::uint64_t identity() const;
+  std::uint64_t identity() const;  // of the program
   bool carries_sum(std::uint64_t count) const;
   Precision precision() const;
   std::vector<int> processes() const;
-  // Returns the name of the run. Processes that run the same program for the nth time have the same name.
-  std::uint64_t run() const;
+  // Returns the run. Processes that run the same program for the nth time have the same one.
+  Run run() const;
   // Returns the name of the stream's next call. A stream is a sequence of calls whose order all its processes agree on.
   // Throws Error if no program is running.
   std::uint64_t next(std::uint64_t stream);
   std::uint64_t next_collective(std::uint64_t stream, std::uint64_t what);
 
  private:
+  std::uint64_t name() const;
   std::uint64_t count(std::uint64_t stream);
   void check_running() const;
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::uint64_t> runs_;   // by identity
   std::map<std::uint64_t, std::uint64_t> calls_;  // of the run, by stream
-  std::uint64_t identity_ = 0, run_ = 0;
+  Run run_;
   std::uint64_t collectives_ = 0;  // calls of next_collective() in this run
   std::vector<int> processes_;
   std::optional<Failure> failure_;
