@@ -19,9 +19,7 @@ class Library:
 
     def __init__(self) -> None:
         self._functions = ctypes.CDLL(_native.__file__)
-        self.byte, self.total = (
-            ctypes.c_size_t.in_dll(self._functions, f"MPIABI_{name}") for name in ("BYTE", "SUM")
-        )
+        self.byte, self.total = (ctypes.c_size_t.in_dll(self._functions, f"MPIABI_{name}") for name in ("BYTE", "SUM"))
         self.communicator = ctypes.c_size_t()
         assert self("Comm_split", ctypes.c_size_t(1), 0, 0, byref(self.communicator)) is None
 

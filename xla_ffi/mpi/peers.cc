@@ -73,10 +73,13 @@ std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* da
   const std::lock_guard lock(mutex_);
   latest_ = call.run;
   auto& early = arrived_[receive->key];
-  if (early.empty()) {
+  if (early.empty() || early.front().run != call.run) {  // what has arrived is for a later run, if the sender failed
     if (const auto link = links_.find(from); link != links_.end()) receive->status = link->second->ending(call.run);
     receive->done = !receive->status.ok();
-    if (!receive->done) posted_[receive->key].push_back(receive);
+    if (receive->done) return receive;
+  }
+  if (early.empty()) {
+    posted_[receive->key].push_back(receive);
     return receive;
   }
   const Message message = std::move(early.front());

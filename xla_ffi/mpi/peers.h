@@ -41,6 +41,7 @@ struct Header;
 // The `number`th run of a program.
 struct Run {
   std::uint64_t program = 0, number = 0;
+  bool operator==(const Run&) const = default;
   // Whether it is the other run, or an earlier one of the same program.
   bool until(const Run& other) const { return program == other.program && number <= other.number; }
 };
