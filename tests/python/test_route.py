@@ -114,6 +114,37 @@ def test_a_failure_of_one_process_ends_the_waiting_of_the_other(tmp_path):
     assert one == ["MISMATCH", "WORKER_LOST"] and other == ["deleted", "deleted"]
 
 
+# The partitioner sums over half of the processes. The second run fails in process 1, for which only process 0 waits. It
+# does not end meanwhile, which would tell process 0.
+FAILS_IN_A_PART = """
+import pathlib, time
+told = pathlib.Path(__file__).with_name("told")
+halves = jax.make_mesh((2, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+square = rows[:4].reshape(2, 2)
+of_all = jax.make_array_from_callback((2, 2), NamedSharding(halves, P("a", "b")), lambda index: square[index])
+total = jax.jit(lambda x: x.sum(1), out_shardings=NamedSharding(halves, P("a")))
+jax.block_until_ready(total(of_all))
+gone = of_all + 0
+if rank == 1:
+    gone.delete()
+try:
+    with typed():
+        print("result", jax.block_until_ready(total(gone)).shape)
+except (JaxinaError, RuntimeError) as error:
+    print(getattr(error, "code", "deleted"))
+if rank == 0:
+    told.touch()
+while not told.exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_failure_reaches_a_sum_of_a_part_of_the_processes(tmp_path):
+    first, second, *others = outputs(tmp_path, FAILS_IN_A_PART, processes=4, init="timeout=20")
+    assert first == ["MISMATCH"] and second == ["deleted"]
+    assert others == [["result (2,)"]] * 2
+
+
 LIKE = """
 def same(name, got, want):
     np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=name)

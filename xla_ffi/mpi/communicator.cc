@@ -5,6 +5,7 @@
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "rdma_engine/base/assert.h"
@@ -15,7 +16,7 @@ namespace jaxina::mpi {
 namespace {
 
 constexpr int kExchangeTag = -1;  // no message of XLA's has it: XLA's tags are not negative
-// The longest wait of fail_sum_of_others(). A process that makes no sum in this time gets its error when it makes one.
+// The longest wait of fail_sums_of_others(). A process that makes no sum in this time gets its error when it makes one.
 constexpr std::chrono::seconds kLongestWait{10};
 constexpr std::uint64_t kSplit = 0x73706c6974;  // "split": names the messages of Communicator::split()
 
@@ -25,7 +26,7 @@ World& the_world() {
 }
 
 // Python is called without state_mutex: whoever holds the GIL may wait for a thread that needs this lock.
-std::mutex state_mutex;   // guards the_world(), the_devices() and the_peers()
+std::mutex state_mutex;   // guards the_world(), the_devices(), the_peers() and the_parts()
 std::mutex making_peers;  // held while the_peers() are made or ended; taken before state_mutex
 Group& the_devices() {
   static Group devices;
@@ -34,6 +35,12 @@ Group& the_devices() {
 std::unique_ptr<Peers>& the_peers() {
   static std::unique_ptr<Peers> peers;
   return peers;
+}
+
+// The ranks, in order, of each communicator that was split off. XLA keeps them until the process ends.
+std::set<std::vector<int>>& the_parts() {
+  static std::set<std::vector<int>> parts;
+  return parts;
 }
 
 // Returns the devices of these processes, by rank. Their ids are those of the second stream, which XLA's own sums use.
@@ -87,8 +94,9 @@ Peers& peers() {
 
 bool has_peers() { return known_peers() != nullptr; }
 
-Communicator Communicator::all() {
-  std::vector<int> ranks = running_program().processes();
+Communicator Communicator::all() { return of_this_process(running_program().processes()); }
+
+Communicator Communicator::of_this_process(std::vector<int> ranks) {
   const auto own = std::find(ranks.begin(), ranks.end(), world().rank);
   JAXINA_ASSERT(own != ranks.end());
   const auto place = static_cast<int>(own - ranks.begin());
@@ -166,25 +174,39 @@ void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
                             [&](Status status) { promise.set_value(std::move(status)); });
   const Status status = outcome.get();
-  if (status.ok()) return;
-  running_program().fail(status, true);
-  throw Error(status);
+  if (!status.ok()) throw Error(status);
 }
 
-void Communicator::fail_sum_of_others(std::uint64_t name) const {
+void Communicator::fail_sums_of_others(std::uint64_t name, bool parts) const {
+  std::set<std::vector<int>> groups{ranks_};
+  if (parts) {
+    const std::lock_guard lock(state_mutex);
+    const auto here = [this](int rank) { return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end(); };
+    for (const std::vector<int>& part : the_parts()) {
+      if (std::all_of(part.begin(), part.end(), here)) groups.insert(part);
+    }
+  }
+  std::vector<std::future<void>> failed;
+  for (const std::vector<int>& group : groups) failed.push_back(of_this_process(group).fail_sum_of_others(name));
+  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
+  for (const std::future<void>& one : failed) one.wait_until(deadline);
+}
+
+std::future<void> Communicator::fail_sum_of_others(std::uint64_t name) const {
   const Group group = group_of(ranks_);
   struct Submitted {
     std::int32_t nothing = 0;
     std::promise<void> done;
   };
-  const auto submitted = std::make_shared<Submitted>();  // shared, because the collective may outlive this call
+  const auto submitted = std::make_shared<Submitted>();
+  std::future<void> done = submitted->done.get_future();
   Collective collective;
   collective.identity = name;
   collective.rounding = running_program().precision().rounding;
   collective.tensors.push_back({ElementType::kInt32, 1, &submitted->nothing, &submitted->nothing});
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
                             [submitted](const Status&) { submitted->done.set_value(); });
-  submitted->done.get_future().wait_for(kLongestWait);
+  return done;
 }
 
 Communicator Communicator::split(int color, int key) {
@@ -207,8 +229,11 @@ Communicator Communicator::split(int color, int key) {
                    [&](std::size_t a, std::size_t b) { return choices[a].key < choices[b].key; });
   std::vector<int> ranks;
   for (const std::size_t place : places) ranks.push_back(everybody.ranks_[place]);
-  const auto place = std::find(ranks.begin(), ranks.end(), world().rank) - ranks.begin();
-  return {std::move(ranks), static_cast<int>(place)};
+  if (ranks.size() > 1) {
+    const std::lock_guard lock(state_mutex);
+    the_parts().insert(ranks);
+  }
+  return of_this_process(std::move(ranks));
 }
 
 }  // namespace jaxina::mpi

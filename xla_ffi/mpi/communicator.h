@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,9 +60,10 @@ class Communicator {
   // Sums the tensor in the aggregator. Blocks until the sum is there, at most for the engine's timeout. Processes that
   // call it with different names get kMismatch. Throws Error.
   void sum(const Tensor& tensor, std::uint64_t name) const;
-  // Makes the other processes' current or next sum fail with kMismatch, by joining it with a `name` that no sum has.
-  // Returns when that has happened, or after 10 seconds.
-  void fail_sum_of_others(std::uint64_t name) const;
+  // Makes the other processes' current or next sum fail with kMismatch, by joining it with a `name` that no sum has: in
+  // this communicator, and with `parts` in all that split() has made of its processes for this one. Returns when that
+  // has happened, or after 10 seconds.
+  void fail_sums_of_others(std::uint64_t name, bool parts) const;
   // Returns the name of the communicator's next collective. `what`: a hash of what the collective does.
   std::uint64_t next_collective(std::uint64_t what) const;
 
@@ -75,6 +77,8 @@ class Communicator {
  private:
   enum class Direction : std::uint64_t { kIn, kOut };
 
+  static Communicator of_this_process(std::vector<int> ranks);
+  std::future<void> fail_sum_of_others(std::uint64_t name) const;
   std::uint64_t channel(int tag) const;
   Call call(int tag, Direction direction, int other) const;
   int in_world(int rank) const;

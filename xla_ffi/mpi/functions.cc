@@ -33,7 +33,7 @@ int returning(const std::function<void()>& body) {
     body();
     return kSuccess;
   } catch (const Error& error) {
-    jaxina::mpi::running_program().fail(error.status(), false);
+    jaxina::mpi::running_program().fail(error.status());
     last_error = error.what();
     return kFailed;
   } catch (const std::exception& error) {

@@ -2,7 +2,6 @@
 #include "xla_ffi/mpi/program_end.h"
 
 #include <cstdint>
-#include <vector>
 
 #include "rdma_engine/engine/engine.h"
 #include "xla_ffi/mpi/communicator.h"
@@ -14,10 +13,11 @@ namespace {
 constexpr std::uint64_t kFailedRun = 0x6661696c6564;
 
 void give_up(const Communicator& all, const RunningProgram::End& end) {
-  const ErrorCode code = end.failure ? end.failure->status.code : ErrorCode::kWorkerLost;
+  const ErrorCode code = end.failure.ok() ? ErrorCode::kWorkerLost : end.failure.code;
   if (has_peers()) peers().give_up(all.ranks(), end.run, code);
-  if (end.failure && end.failure->known) return;
-  if (Engine::instance().running()) all.fail_sum_of_others(hash_of({end.run.program, end.run.number, kFailedRun}));
+  if (Engine::instance().running()) {
+    all.fail_sums_of_others(hash_of({end.run.program, end.run.number, kFailedRun}), end.carries_sums);
+  }
 }
 
 }  // namespace

@@ -26,18 +26,18 @@ void RunningProgram::begin(std::uint64_t identity, std::vector<int> processes, b
   precision_ = precision;
   collectives_ = 0;
   calls_.clear();
-  failure_.reset();
+  failure_ = {};
 }
 
-void RunningProgram::fail(const Status& status, bool known) {
+void RunningProgram::fail(const Status& status) {
   const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = Failure{status, known};
+  if (failure_.ok()) failure_ = status;
 }
 
 RunningProgram::End RunningProgram::end() {
   const std::lock_guard lock(mutex_);
   processes_.clear();
-  return {run_, hash_of({name(), collectives_}), std::exchange(failure_, std::nullopt)};
+  return {run_, hash_of({name(), collectives_}), failure_, carries_sums_};
 }
 
 void RunningProgram::forget() {

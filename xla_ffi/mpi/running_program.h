@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "rdma_engine/errors.h"
@@ -26,17 +25,14 @@ class RunningProgram {
   void begin(std::uint64_t identity, std::vector<int> processes, bool carries_sums, std::vector<std::uint64_t> moved,
              const Precision& precision);
 
-  struct Failure {
-    Status status;
-    bool known;  // whether the other processes have an error, too
-  };
   // Records a failure. Only the first one of a run is kept.
-  void fail(const Status& status, bool known);
+  void fail(const Status& status);
 
   struct End {
     Run run;
     std::uint64_t name;  // equal in all processes if and only if all have made the same number of collective calls
-    std::optional<Failure> failure;
+    Status failure;      // ok if none is recorded
+    bool carries_sums;
   };
   End end();
   // Forgets how often each program has run, so that the next run of each is its first.
@@ -64,7 +60,7 @@ class RunningProgram {
   Run run_;
   std::uint64_t collectives_ = 0;  // calls of next_collective() in this run
   std::vector<int> processes_;
-  std::optional<Failure> failure_;
+  Status failure_;
   bool carries_sums_ = false;
   std::vector<std::uint64_t> moved_;
   Precision precision_;
