@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
+import logging
 import os
 import re
 import threading
@@ -22,6 +23,8 @@ import jax
 from jaxina import _hlo, _mpi_library, _native, _override, _report, _tracing_settings, _watching
 from jaxina.config import Configuration, variable
 from jaxina.errors import CollectiveTimeoutError, InvalidArgumentError, UnsupportedTypeError
+
+_log = logging.getLogger("jaxina")
 
 # The kinds of collectives that XLA hands to the library.
 KINDS = frozenset(("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "collective-permute"))
@@ -201,14 +204,15 @@ def around(
     found = _PRECISION.search(compiled)
     precision = [int(number) for number in found.group(1).split()] if found else _tracing_settings.Precision().numbers
 
-    def in_run() -> contextlib.AbstractContextManager[None]:
-        return _run(identity, processes, carries_sums, moved, precision, compare, what)
+    def in_run(take_token: Callable[[], Any]) -> contextlib.AbstractContextManager[None]:
+        return _run(take_token, identity, processes, carries_sums, moved, precision, compare, what)
 
     return lambda call: run.Enclosed(call, in_run)
 
 
 @contextlib.contextmanager
 def _run(
+    take_token: Callable[[], Any],
     identity: int,
     processes: list[int],
     carries_sums: bool,
@@ -232,5 +236,19 @@ def _run(
         finally:
             _watching.progress.end(number)
             _native.end_mpi_program(compare, completed)
+    finally:
+        token = take_token()
+        if completed or token is None:
+            _one_at_a_time.release()
+        else:  # after an interrupt, XLA may still be at work
+            threading.Thread(target=_release_after, args=(token,), daemon=True, name="jaxina-run-end").start()
+
+
+def _release_after(token: Any) -> None:
+    """Lets the next program run when XLA has ended this one, so that none of its calls counts as one of the next."""
+    try:
+        token.block_until_ready()
+    except Exception as error:  # the program's own, which its caller has
+        _log.debug("a program ended with %s", error)
     finally:
         _one_at_a_time.release()

@@ -99,7 +99,7 @@ void bind_mpi(nb::module_& m) {
         "  compare: whether to wait for all processes of a completed run and to compare how many collective calls they "
         "have made.\n"
         "  completed: whether the run has computed its results. If not, the other processes are told, and their "
-        "waiting for this one ends with an error.\n\n"
+        "waiting for this one ends with an error. So does this one's for them, in what XLA may still be doing.\n\n"
         "Raises:\n"
         "  MismatchError: if the processes have made different numbers of collective calls.\n"
         "  JaxinaError: if the processes cannot be compared, for example WorkerLostError.");

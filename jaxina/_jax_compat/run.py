@@ -73,19 +73,21 @@ class _Wrapped:
 
 
 class Enclosed(_Wrapped):
-    """Calls a program inside a context, and waits for its end.
+    """Calls a program inside a context, and waits for its end, unless the call or the waiting is interrupted.
 
     Args:
       call: JAX's call.
-      context: makes the context.
+      context: makes the context. It is given a function that returns XLA's token for the end of the run; None if XLA
+        has not begun it.
     """
 
-    def __init__(self, call: Any, context: Callable[[], AbstractContextManager[None]]):
+    def __init__(self, call: Any, context: Callable[[Callable[[], Any]], AbstractContextManager[None]]):
         super().__init__(call)
         self._context = context
+        self._executable = call.xla_executable = _WithToken(call.xla_executable)
 
     def __call__(self, *args: Any) -> Any:
-        with self._context():
+        with self._context(self._executable.take_token):
             results = self._call(*args)
             jax.block_until_ready(results)
             runtime_tokens.block_until_ready()
@@ -138,7 +140,8 @@ class _WithToken:
         return _Consumed(results, token) if with_tokens else results
 
     def take_token(self) -> Any:
-        token, self._kept.token = self._kept.token, None
+        token = getattr(self._kept, "token", None)
+        self._kept.token = None
         return token
 
     def __getattr__(self, name: str) -> Any:

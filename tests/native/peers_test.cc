@@ -306,6 +306,19 @@ TEST(Peers, WhatWasSentInARunThatFailedIsNotReceived) {
   EXPECT_EQ(pair.get(kRun, 1), Got(ErrorCode::kWorkerLost));
 }
 
+TEST(Peers, ToForgetARunEndsItsWaits) {
+  Peers peers(0, kHost, {});
+  peers.meet({peers.own()}, kLong, nullptr);
+  const auto receive = peers.post(0, {1, 1, kRun}, nullptr, 0);
+  const auto of_the_next = peers.post(0, {2, 1, kNextRun}, nullptr, 0);
+  std::thread forgets([&] { peers.forget(kRun); });
+  EXPECT_EQ(error_of([&] { peers.wait(receive); }).code, ErrorCode::kShutDown);
+  forgets.join();
+  EXPECT_EQ(error_of([&] { peers.wait(peers.post(0, {1, 2, kRun}, nullptr, 0)); }).code, ErrorCode::kShutDown);
+  peers.send(0, {2, 1, kNextRun}, nullptr, 0);
+  peers.wait(of_the_next);
+}
+
 TEST(Peers, AWaitThatFailsForAnyReasonEndsTheReceive) {
   Peers peers(0, kHost, {});
   peers.meet({peers.own()}, kLong, [](int) -> bool { throw std::runtime_error("Python is ending"); });

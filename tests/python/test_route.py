@@ -8,12 +8,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import threading
+import types
 
 import pytest
 from patience import PATIENCE
 
 from jaxina import _route, config
-from jaxina.errors import InvalidArgumentError
+from jaxina._tracing_settings import Precision
+from jaxina.errors import CollectiveTimeoutError, InvalidArgumentError
 
 PRELUDE = """
 import jax, jax.numpy as jnp, numpy as np, sys
@@ -112,6 +115,60 @@ for other in (jax.jit(lambda x: jnp.sum(x)), jax.jit(lambda x: jnp.roll(x, 1))):
 def test_a_failure_of_one_process_ends_the_waiting_of_the_other(tmp_path):
     one, other = outputs(tmp_path, FAILS)
     assert one == ["MISMATCH", "WORKER_LOST"] and other == ["deleted", "deleted"]
+
+
+# Process 0 is interrupted while it waits for process 1, which comes to that run only then. XLA runs programs of little
+# work within the call, where Python takes no interrupt.
+INTERRUPTED = """
+import os, pathlib, signal, threading, time
+given_up = pathlib.Path(__file__).with_name("given_up")
+many = np.arange(8000, dtype=np.float32)
+x, turned = laid_out(many), jax.jit(lambda x: jnp.roll(x * x + x, 1))
+total = jax.jit(lambda x: jnp.sum(x * x + x))
+jax.block_until_ready((turned(x), total(x)))
+try:
+    if rank == 0:
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        while not given_up.exists():
+            time.sleep(0.01)
+    with typed():
+        jax.block_until_ready({awaited}(x))
+except JaxinaError as error:
+    print(error.code)
+except KeyboardInterrupt:
+    given_up.touch()
+    print("interrupted")
+got = whole(turned(x))
+np.testing.assert_allclose(got, np.roll(many * many + many, 1)[len(got) * rank :][: len(got)], rtol=1e-6)
+print("turned")
+"""
+
+
+@pytest.mark.parametrize("awaited", ["turned", "total"])
+def test_an_interrupt_ends_the_waiting_for_others_and_theirs(tmp_path, awaited: str):
+    program = INTERRUPTED.replace("{awaited}", awaited)
+    one, other = outputs(tmp_path, program, init="timeout=300")
+    assert one == ["interrupted", "turned"] and other == ["WORKER_LOST", "turned"]
+
+
+def test_a_run_that_was_interrupted_keeps_the_next_one_waiting_until_it_has_ended(monkeypatch):
+    """XLA may still be at work, and its calls must not count as those of the next run."""
+    ended = threading.Event()
+    token = types.SimpleNamespace(block_until_ready=ended.wait)
+
+    def run(take_token):
+        return _route._run(take_token, 1, [0], False, [], Precision().numbers, False, "a program")
+
+    with pytest.raises(KeyboardInterrupt), run(lambda: token):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(_route, "_patience", 0)
+    with pytest.raises(CollectiveTimeoutError), run(lambda: None):
+        pass
+    ended.set()
+    monkeypatch.setattr(_route, "_patience", PATIENCE)
+    with run(lambda: None):
+        pass
 
 
 # The partitioner sums over half of the processes. The second run fails in process 1, for which only process 0 waits. It

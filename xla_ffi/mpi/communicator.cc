@@ -26,7 +26,7 @@ World& the_world() {
 }
 
 // Python is called without state_mutex: whoever holds the GIL may wait for a thread that needs this lock.
-std::mutex state_mutex;   // guards the_world(), the_devices(), the_peers() and the_parts()
+std::mutex state_mutex;   // guards the_world(), the_devices(), the_peers(), the_parts() and the_waits()
 std::mutex making_peers;  // held while the_peers() are made or ended; taken before state_mutex
 Group& the_devices() {
   static Group devices;
@@ -41,6 +41,12 @@ std::unique_ptr<Peers>& the_peers() {
 std::set<std::vector<int>>& the_parts() {
   static std::set<std::vector<int>> parts;
   return parts;
+}
+
+// The groups in whose sums this process waits.
+std::multiset<Group>& the_waits() {
+  static std::multiset<Group> waits;
+  return waits;
 }
 
 // Returns the devices of these processes, by rank. Their ids are those of the second stream, which XLA's own sums use.
@@ -171,10 +177,27 @@ void Communicator::sum(const Tensor& tensor, std::uint64_t name) const {
   count_sum(running_program().identity(), collective);
   std::promise<Status> promise;
   auto outcome = promise.get_future();
+  {
+    const std::lock_guard lock(state_mutex);
+    the_waits().insert(group);
+  }
   Engine::instance().submit(group, group[static_cast<std::size_t>(rank_)], std::move(collective),
                             [&](Status status) { promise.set_value(std::move(status)); });
   const Status status = outcome.get();
+  {
+    const std::lock_guard lock(state_mutex);
+    the_waits().erase(the_waits().find(group));
+  }
   if (!status.ok()) throw Error(status);
+}
+
+void Communicator::abort_sums(const Status& reason) {
+  std::set<Group> groups;
+  {
+    const std::lock_guard lock(state_mutex);
+    groups.insert(the_waits().begin(), the_waits().end());
+  }
+  for (const Group& group : groups) Engine::instance().abort(group, reason);
 }
 
 void Communicator::fail_sums_of_others(std::uint64_t name, bool parts) const {

@@ -64,6 +64,8 @@ class Communicator {
   // this communicator, and with `parts` in all that split() has made of its processes for this one. Returns when that
   // has happened, or after 10 seconds.
   void fail_sums_of_others(std::uint64_t name, bool parts) const;
+  // Ends the sums that this process waits for, in all communicators, here and in the other processes.
+  static void abort_sums(const Status& reason);
   // Returns the name of the communicator's next collective. `what`: a hash of what the collective does.
   std::uint64_t next_collective(std::uint64_t what) const;
 

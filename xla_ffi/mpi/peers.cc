@@ -47,6 +47,8 @@ std::size_t write_part(int to, int fd, const Header& header, const void* data, s
 
 }  // namespace
 
+Status forgotten() { return {ErrorCode::kShutDown, "this process has ended the run that needs a message"}; }
+
 bool can_write(int fd) {
   pollfd one{fd, POLLOUT, 0};
   return poll(&one, 1, narrow<int>(kLook / 1'000'000)) > 0;
@@ -75,6 +77,7 @@ std::shared_ptr<Peers::Receive> Peers::post(int from, const Call& call, void* da
   auto& early = arrived_[receive->key];
   if (early.empty() || early.front().run != call.run) {  // what has arrived is for a later run, if the sender failed
     if (const auto link = links_.find(from); link != links_.end()) receive->status = link->second->ending(call.run);
+    if (is_past(call.run)) receive->status = forgotten();
     receive->done = !receive->status.ok();
     if (receive->done) return receive;
   }

@@ -86,6 +86,7 @@ class Peers {
   // kWorkerLost. So does who waits in the run of another program meanwhile.
   void give_up(const std::vector<int>& ranks, const Run& run, ErrorCode code);
   // Drops the messages of the run, and of earlier ones of its program: those that have arrived, and those that will.
+  // Whoever waits for one in this process, now or later, gets kShutDown.
   void forget(const Run& run);
 
  private:

@@ -71,6 +71,9 @@ struct Peers::Link {
 // How often a waiting thread checks whether the other process has ended.
 inline constexpr Nanoseconds kLook = 200'000'000;
 
+// The error of who waits for a message of a run that this process has ended.
+Status forgotten();
+
 // Waits until the socket can be written to or has an error to report, for kLook at most. Returns whether it is so.
 bool can_write(int fd);
 

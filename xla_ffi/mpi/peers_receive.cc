@@ -205,6 +205,14 @@ void Peers::forget(const Run& run) {
     std::erase_if(messages, [&](const Message& message) { return is_past(message.run); });
   }
   std::erase_if(arrived_, [](const auto& of) { return of.second.empty(); });
+  for (auto& [key, receives] : posted_) {
+    std::erase_if(receives, [&](const std::shared_ptr<Receive>& receive) {
+      if (!is_past(receive->run)) return false;
+      receive->status = forgotten();
+      return receive->done = true;
+    });
+  }
+  changed_.notify_all();
 }
 
 // The caller must hold mutex_.

@@ -2,6 +2,7 @@
 #include "xla_ffi/mpi/program_end.h"
 
 #include <cstdint>
+#include <string>
 
 #include "rdma_engine/engine/engine.h"
 #include "xla_ffi/mpi/communicator.h"
@@ -16,6 +17,9 @@ void give_up(const Communicator& all, const RunningProgram::End& end) {
   const ErrorCode code = end.failure.ok() ? ErrorCode::kWorkerLost : end.failure.code;
   if (has_peers()) peers().give_up(all.ranks(), end.run, code);
   if (Engine::instance().running()) {
+    Communicator::abort_sums({code, "process " + std::to_string(world().rank) +
+                                        " has given up a program while it was needed for a sum: its own error says "
+                                        "why"});
     all.fail_sums_of_others(hash_of({end.run.program, end.run.number, kFailedRun}), end.carries_sums);
   }
 }

@@ -9,7 +9,8 @@ namespace jaxina::mpi {
 // unless all have made the same number of collective calls. A process that still waits for a message of another gets
 // the same error.
 //
-// If it has not, the other processes' waiting ends with an error.
+// If it has not, this process's waiting for the others, in calls that XLA still makes, and theirs for this one end with
+// an error. Calls that XLA makes later fail, until another run begins.
 void end_program(bool compare, bool completed);
 
 }  // namespace jaxina::mpi
