@@ -38,7 +38,7 @@ class Outcome:
     Attributes:
       losses: the training loss at each step, averaged over workers.
       scores: (step, score on the split) pairs. A score that is not a finite number is None.
-      step_seconds: the time of each step, without its scoring.
+      step_seconds: the time of each step with its batch and its loss, without its scoring.
       sent, received: bytes of worker 0 in a step, averaged over the metered steps (first, middle and last). Nothing is
         metered in a job of several processes.
       diverged: whether the loss became infinite or NaN, which ends the run, or the last score is None.
@@ -170,14 +170,15 @@ class Trainer:
         metered = {0, self.steps // 2, self.steps - 1} if jax.process_count() == 1 else set()
         losses, scores, seconds, traffic = [], [], [], []
         for step in range(self.steps):
-            batch = programs.place(next(batches))
+            # All but the scoring counts. Over links, a pause that is not counted would let more bytes pass in a second.
             start = time.perf_counter()
+            batch = programs.place(next(batches))
             loss, gradients = programs.gradients(state[0], batch)
             with self._collectives():
                 state, messages = self._exchange(state, gradients, scale)
             jax.block_until_ready(state)
-            seconds.append(time.perf_counter() - start)
             losses.append(float(programs.mean(loss)))
+            seconds.append(time.perf_counter() - start)
             if step in metered:
                 traffic.append(self._meter.traffic(messages))
             on_step(step, losses[-1])

@@ -63,7 +63,7 @@ def _reduce_any(compressor: Compressor, x: jax.Array, state: Arrays, context: Co
 
     def reduce(x: jax.Array, state: Arrays, context: Context) -> LeafReduction:
         """Gives `Compressor.reduce` a memory of gradients, where the state's is one of updates."""
-        if rate is None:
+        if rate is None or owed is None:
             return (yield from compressor.reduce(x, state, context))
         mean, following = yield from compressor.reduce(x, {**state, "memory": owed}, context)
         memory = feedback.of_updates(following["memory"], rate, state["memory"])
