@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Programs run in processes of their own, because the number of devices cannot be changed once JAX has started.
 LINE = """
-import functools, sys
+import functools, sys, time
 import jax, jax.numpy as jnp, numpy as np, optax
 from flax import nnx
 sys.path.insert(0, sys.argv[1])
@@ -98,6 +98,17 @@ assert carried("adaptive8") == run("adaptive8").losses != exact.losses
 narrow = carried("int8")
 assert narrow == run("int8").losses != carried("none")
 np.testing.assert_allclose(narrow, expected, rtol=0.05)
+
+# A step's time holds its batch and its loss: the links of a testbed rest while neither is sent.
+class Slow(Line):
+    def batches(self, seed):
+        for batch in super().batches(seed):
+            time.sleep(0.05)
+            yield batch
+slow = Programs(Slow(), 4)
+mean = slow.mean
+slow.mean = lambda losses: (time.sleep(0.05), mean(losses))[1]
+assert min(Trainer(slow, compressors.get("none"), 4).run(3, 1.0, "test", evaluations=1).step_seconds) >= 0.1
 
 gone = run("none", scale=1e20)
 assert gone.diverged and len(gone.losses) < 12 and gone.scores[-1][1] is None
