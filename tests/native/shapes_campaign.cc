@@ -2,6 +2,7 @@
 // typed error; the limits are written here once more. A legal shape must give sums that are right bit for bit, in one
 // process, in shared memory, over udp or over roce. The program prints a line of totals. At the first shape that does
 // neither, it prints the shape and exits with 1.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -35,9 +36,13 @@ std::string to_string(const Drawn& d) {
 }
 
 // Whether the shape is within the limits, which follow from the packet: a UDP datagram holds a header of 36 bytes,
-// exponents padded to 4, and words of 4 bytes.
+// exponents padded to 4, and words of 4 bytes. If blocks have whole groups of 4 words and no chunk must be whole, a
+// chunk may hold words of 8 bits instead: four times as many blocks, but at most 64, and two words of a seed.
 bool is_legal(const ShapeRequest& r) {
-  const std::uint64_t packet = 36 + (r.blocks_per_chunk + 3ull) / 4 * 4 + 4ull * r.block_size * r.blocks_per_chunk;
+  const bool narrow = !r.whole_chunks && r.block_size % 4 == 0;
+  const std::uint64_t exponents = narrow ? std::min(4ull * r.blocks_per_chunk, 64ull) : r.blocks_per_chunk;
+  const std::uint64_t words = 1ull * r.block_size * r.blocks_per_chunk + (narrow ? 2 : 0);
+  const std::uint64_t packet = 36 + (exponents + 3) / 4 * 4 + 4 * words;
   return r.workers >= 1 && r.workers <= 1024 && r.devices >= r.workers && r.devices <= 1024 && r.slots >= 1 &&
          r.slots <= 65535 && r.block_size >= 8 && r.block_size <= 16384 && r.blocks_per_chunk >= 1 &&
          r.blocks_per_chunk <= 64 && packet <= 65507;
