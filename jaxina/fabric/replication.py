@@ -76,6 +76,14 @@ class Replica:
         self._pending = [update for update in self._pending if update.name not in names]
         self._flying = [(update, end) for update, end in self._flying if update.name not in names]
 
+    def has(self, names: Collection[int]) -> None:
+        """The replica says that it has these updates, by whatever way: the server's model may have brought them. Nobody
+        needs to send them any more."""
+        for update in (*(update for update, _ in self._flying), *self._pending):
+            if update.name in names:
+                self._history = self._momentum * self._history + update.norm
+        self.forget(names)
+
     def replicate(
         self,
         network: Network,

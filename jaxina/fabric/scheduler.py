@@ -162,6 +162,11 @@ class Scheduler:
         if self._replica is not None:
             self._replica.forget(gone)
 
+    def replicated(self, names: Iterable[int]) -> None:
+        """The replica, if there is one, has these updates."""
+        if self._replica is not None:
+            self._replica.has(set(names))
+
     def lose_replica(self) -> None:
         """There is no replica any more."""
         self._settings = dataclasses.replace(self._settings, replica=None, divergence_bound=None)

@@ -277,6 +277,23 @@ def test_a_lost_update_of_a_worker_that_is_gone_keeps_no_others_from_the_replica
     assert ("replica", later) in [(send.way.host, send.name) for send in sent]
 
 
+def test_an_update_that_came_to_the_replica_with_the_model_keeps_no_others_from_it():
+    """World 4270 found it: the scheduler still meant to send it there, and its worker was gone."""
+    small = Small(replica=True, rate=1000)
+    small.ready(small.workers[0])
+    small.job.tick(0)
+    assert len(small.job.scheduler.replica.pending) == 1
+    small.hear(small.server, 1, decided=pb.Decided(committed=[True]))
+    small.hear(small.replica, 1, received=pb.Received(turns=1))  # it has loaded the server's model
+    small.job.left(small.workers[0], 2)
+    later = small.ready(small.workers[1], version=1)
+    small.said(small.workers[1])
+    small.job.tick(3)
+    small.job.tick(SECOND)  # nothing else is to be planned, so the replica catches up
+    sent = [message.send for message in small.said(small.workers[1])]
+    assert ("replica", later) in [(send.way.host, send.name) for send in sent]
+
+
 def test_the_model_is_given_to_the_replica_once_until_it_is_there_by_plan():
     small = Small(replica=True, rate=1000)
     there = 80 * SECOND // 1000  # 10 weights, and room for their history

@@ -101,6 +101,19 @@ def test_what_is_on_its_way_to_the_replica_is_not_there_yet():
     assert update.name == 1 and committed >= caught_up.end
 
 
+def test_what_the_replica_got_another_way_counts_in_its_history():
+    """It has h = 3 then. So the next update, of length 1, moves the server by half of that and 1."""
+    job = scheduler(replica_rate=1, bound=10.0, momentum=0.5)
+    job.add(Update(0, "a", 10, 0, norm=3.0))
+    job.plan(0)
+    job.replicated([0])
+    assert job.replica.divergence() == 0.0 and not job.replica.pending
+    job.add(Update(1, "b", 10, 1, norm=1.0))
+    assert not job.plan(NANOSECONDS).held
+    assert [update.name for update in job.replica.pending] == [1]
+    assert job.replica.divergence() == 2.5
+
+
 def test_bad_bounds_are_refused():
     for bound in (0.0, -1.0, float("nan")):
         with pytest.raises(InvalidArgumentError, match="must be positive"):

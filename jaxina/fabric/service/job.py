@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 
 from jaxina.control import limits
 from jaxina.errors import (
@@ -248,11 +249,12 @@ class Job:
             self.lost += 1
 
     def _release(self) -> None:
-        """Tells workers which updates nobody needs any more."""
-        assert self.carrier is not None
+        """Tells workers, and the scheduler, which updates nobody needs any more."""
+        assert self.carrier is not None and self.scheduler is not None
         names = collections.defaultdict(list)
         for turn in self.turns.release(self.carrier.replica is not None):
             names[turn.update.name >> 32].append(turn.update.name)
+        self.scheduler.replicated(itertools.chain(*names.values()))
         for host in self.hosts:
             if host.number in names:
                 self.hosts.tell(host, release=pb.Release(names=names[host.number]))
@@ -297,6 +299,7 @@ class Job:
         self.carrier.announce(first, planned)
         for group in plan.replica:
             for update in group.updates:
-                if (copied := self.turns.find(update.name)) is not None:
-                    copied.copied = group.end
+                copied = self.turns.find(update.name)
+                assert copied is not None, "the replica has this update, and is to get it again"
+                copied.copied = group.end
         self.carrier.replicate(plan.replica, now)
