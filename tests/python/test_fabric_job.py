@@ -303,6 +303,37 @@ def test_the_model_is_given_to_the_replica_once_until_it_is_there_by_plan():
     assert [message.give.whole for message in small.said(small.server)] == [True]
 
 
+def test_a_replica_that_has_got_on_is_given_the_next_model_before_the_first_was_to_be_there():
+    """World 101127 found it: the model came earlier than planned, and the replica asked for the next in vain."""
+    small = Small(replica=True, rate=1000)
+    small.ready(small.workers[0])
+    small.job.tick(0)
+    small.hear(small.server, 1, decided=pb.Decided(committed=[True]))
+    small.hear(small.replica, 2, behind=pb.Behind())
+    small.said(small.server)
+    small.hear(small.replica, 3, received=pb.Received(turns=1))
+    small.hear(small.replica, 4, behind=pb.Behind())
+    assert [message.give.whole for message in small.said(small.server) if message.WhichOneof("kind") == "give"] == [
+        True
+    ]
+
+
+def test_a_replica_that_lacks_the_update_of_a_worker_that_is_gone_is_reminded():
+    """So that it asks again, if the model does not come for which it asked."""
+    small = Small(replica=True, rate=1000, patience=2.0)
+    name = small.ready(small.workers[0])
+    small.job.tick(0)
+    small.hear(small.server, 1, decided=pb.Decided(committed=[True]))
+    small.job.left(small.workers[0], 2)
+    end = small.job.turns.needed()[0].end
+    for now in range(0, end + 5 * SECOND, SECOND // 10):
+        small.job.tick(now)
+    told = [
+        list(message.abandon.names) for message in small.said(small.replica) if message.WhichOneof("kind") == "abandon"
+    ]
+    assert told == [[name]] * 3, "once by its death, and in each patience after it was to be there"
+
+
 def test_nothing_is_planned_over_the_links_of_who_is_gone():
     small = Small()
     small.ready(small.workers[0])

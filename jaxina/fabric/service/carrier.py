@@ -102,6 +102,10 @@ class Carrier:
         give = pb.Give(whole=True, way=self._way(self.replica, reservation, now))
         self._hosts.tell(self._hosts.find(self.server), give=give)
 
+    def state_came(self) -> None:
+        """The replica has got on, so no model is on its way that it waits for. It may be given the next at once."""
+        self._state_until = 0
+
     def _send(self, update: Update, destination: str, reservation: Reservation | None, now: int) -> None:
         send = pb.Send(name=update.name, version=update.version, way=self._way(destination, reservation, now))
         self._hosts.tell(self._hosts.owner(update.name), send=send)

@@ -195,7 +195,9 @@ class Job:
             if kind == "behind":
                 self.carrier.give_state(now)
                 return
-            self.turns.replicated = max(self.turns.replicated, message.received.turns)
+            if message.received.turns > self.turns.replicated:
+                self.turns.replicated = message.received.turns
+                self.carrier.state_came()
             self.hosts.tell(self.hosts.find(SERVER), received=message.received)
             self._release()
         else:

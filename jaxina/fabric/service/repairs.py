@@ -74,11 +74,17 @@ class Repairs:
 
     def look_for_late_copy(self, now: int) -> None:
         """If the replica's next update is late, and the server has it, the replica waits for it no longer. If it does
-        not have it, it asks for the server's model. Nothing else would tell it that a worker has given up sending."""
+        not have it, it asks for the server's model. Nothing else would tell it that a worker has given up sending, or
+        that the model for which it asked does not come."""
         turn = None if self._carrier.replica is None else self._turns.next_copy()
-        if turn is None or not turn.committed or turn.copied is None:
+        if turn is None or not turn.committed:
             return
-        if not self._replica_turn.finds_late(turn.turn, turn.copied, now):
+        due = turn.copied
+        if due is None:
+            if self._hosts.owner(turn.update.name) is not None:
+                return  # its turn to be sent has not come
+            due = turn.end
+        if not self._replica_turn.finds_late(turn.turn, due, now):
             return
         self._hosts.tell(self._hosts.find(REPLICA), abandon=pb.Abandon(names=[turn.update.name]))
 
