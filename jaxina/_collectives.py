@@ -25,7 +25,7 @@ import operator
 import threading
 from typing import Any
 
-from jaxina import _tracing_settings, config
+from jaxina import _override, _tracing_settings, config
 from jaxina.errors import InvalidArgumentError
 
 
@@ -34,7 +34,8 @@ class collectives(contextlib.ContextDecorator):
 
     The scope counts where a jitted function is *called*: JAX traces a program again if these settings differ from those
     it was traced with. A program compiled ahead of time (``jax.jit(f).lower(...).compile()``) keeps the settings it was
-    lowered with. Scopes nest, and one object may be entered several times.
+    lowered with. Inside a function that is being traced (`jax.jit`, a loop's body), only `carried` can be set: the
+    others count when the whole program is lowered. Scopes nest, and one object may be entered several times.
 
     Args:
       carried: False leaves sums to XLA's own collectives, True carries them, None keeps the setting outside.
@@ -60,6 +61,7 @@ class collectives(contextlib.ContextDecorator):
 
     Raises:
       InvalidArgumentError: `carried`, `bucket_bytes`, `bits`, `rounding`, `smallest` or `seed` is none of these values.
+        Or a scope that changes another setting than `carried` is entered inside a function that is being traced.
 
     Example:
       `xla_total` keeps XLA's own all-reduce. The report gives the scope as the reason:
@@ -115,12 +117,27 @@ class collectives(contextlib.ContextDecorator):
             if self._carried is not None:
                 stack.enter_context(_tracing_settings.carrying(self._carried))
             if self._bucket_bytes is not None:
-                stack.enter_context(_tracing_settings.bucket_bytes(self._bucket_bytes))
+                self._enter(stack, _tracing_settings.bucket_bytes, self._bucket_bytes)
             if self._precision:
-                outside = _tracing_settings.precision.value
-                stack.enter_context(_tracing_settings.precision(dataclasses.replace(outside, **self._precision)))
+                precision = dataclasses.replace(_tracing_settings.precision.value, **self._precision)
+                self._enter(stack, _tracing_settings.precision, precision)
             self._entered.stacks.append(stack.pop_all())
         return self
+
+    def _enter(self, stack: contextlib.ExitStack, setting: Any, value: Any) -> None:
+        """Sets what is read when a program is lowered.
+
+        Raises:
+          InvalidArgumentError: a function is being traced, so its program is lowered after this scope.
+        """
+        if value != setting.value and _traced():
+            named = {"bucket_bytes": self._bucket_bytes, **self._precision}
+            given = ", ".join(f"{name}={value!r}" for name, value in named.items() if value is not None)
+            raise InvalidArgumentError(
+                f"jaxina.collectives({given}) is entered inside a function that JAX traces, and would have no effect "
+                "there: put it around the call of the jitted function"
+            )
+        stack.enter_context(setting(value))
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         self._entered.stacks.pop().__exit__(kind, error, traceback)
@@ -134,6 +151,15 @@ class _Entered(threading.local):
 
     def __init__(self) -> None:
         self.stacks: list[contextlib.ExitStack] = []
+
+
+def _traced() -> bool:
+    """Whether this thread traces a program. Where jaxina could not override JAX, its settings do not matter."""
+    if _override.unavailable is not None:
+        return False
+    from jaxina._jax_compat import tracing
+
+    return tracing.under_way()
 
 
 def _integer(value: Any) -> int | None:

@@ -22,9 +22,9 @@ def install() -> None:
     global unavailable
     versions.check_oldest()
     try:
-        from jaxina._jax_compat import compiled, lowering, program, run
+        from jaxina._jax_compat import compiled, lowering, program, run, tracing
 
-        for part in (compiled, lowering, program, run):
+        for part in (compiled, lowering, program, run, tracing):
             part.check()
     except (ImportError, AttributeError) as error:
         unavailable = f"{versions.found()} is not what jaxina expects: {error}"

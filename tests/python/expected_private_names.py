@@ -64,6 +64,8 @@ EXPECTED: dict[str, Expectation] = {
     "jax._src.core": is_a(types.ModuleType),
     "jax._src.core.Jaxpr": has("eqns", "effects", "replace"),
     "jax._src.core.jaxprs_in_params": gives(list, lambda found: list(found({}))),
+    "jax._src.core.trace_ctx": has("trace"),
+    "jax._src.core.trace_ctx.trace": is_a(object),
     "jax._src.dispatch": is_a(types.ModuleType),
     "jax._src.dispatch.jaxpr_has_prim_requiring_devices": gives(bool, lambda found: found(traced().jaxpr)),
     "jax._src.dispatch.runtime_tokens": has("block_until_ready"),
@@ -111,6 +113,7 @@ EXPECTED: dict[str, Expectation] = {
     f"{PXLA}.UnloadedMeshExecutable": is_a(type),
     f"{PXLA}.UnloadedMeshExecutable.from_hlo": begins_with("name", "hlo", later=("device_list",)),
     f"{PXLA}._cached_lowering_to_hlo": gives(list, ordered_effects_of_a_lowering),
+    "jax._src.interpreters.partial_eval.DynamicJaxprTrace": is_a(type),
     "jax._src.lax.lax.reduce_sum": takes("operand", axes=(0,)),
     "jax._src.lax.parallel._replica_groups": takes("axis context", ("w",), None),
     **{

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import os
 import pickle
 import subprocess
@@ -78,6 +79,43 @@ def test_a_scope_keeps_a_piece_with_xla(job: jaxina.Job):
         assert job.statistics()["collectives"] == before
     assert is_carried(f)
     assert not jaxina.collectives(False)(lambda: is_carried(program()))(), "as a decorator"
+
+
+LATER = [{"bits": 8}, {"rounding": "stochastic"}, {"seed": 7}, {"smallest": 0}, {"bucket_bytes": 0}]
+
+
+def within(settings: dict[str, object], x):
+    with jaxina.collectives(**settings):
+        return x * 2.0
+
+
+@pytest.mark.parametrize("settings", LATER, ids=str)
+@pytest.mark.parametrize(
+    "trace",
+    [
+        jax.jit,
+        lambda f: jax.jit(jax.grad(f)),
+        lambda f: jax.grad(jax.jit(f)),
+        lambda f: jax.jit(jax.vmap(jax.grad(f), axis_size=3, in_axes=None)),
+        lambda f: jax.jit(sharded(f, ins=jax.P(), outs=jax.P())),
+        lambda f: lambda x: lax.scan(lambda carry, _: (f(carry), None), x, None, 2),
+        lambda f: jax.jit(jaxina.collectives(bits=16)(f)),
+    ],
+    ids=["jit", "grad in jit", "jit in grad", "vmap and grad in jit", "shard_map", "scan", "scope in jit"],
+)
+def test_a_scope_that_would_have_no_effect_is_refused(trace, settings: dict[str, object]):
+    with pytest.raises(errors.InvalidArgumentError, match="around the call of the jitted function"):
+        trace(functools.partial(within, settings))(1.0)
+
+
+@pytest.mark.parametrize("settings", LATER, ids=str)
+def test_a_scope_that_has_an_effect_or_changes_nothing_is_not_refused(settings: dict[str, object]):
+    f = functools.partial(within, settings)
+    assert f(1.0) == 2.0 and jax.grad(f)(1.0) == 2.0 and jax.vmap(jax.grad(f))(np.ones(3, np.float32)).sum() == 6.0
+    assert jax.grad(lambda x: jax.jvp(f, (x,), (x,))[1])(1.0) == 2.0
+    with jaxina.collectives(**settings):
+        assert jax.jit(f)(1.0) == 2.0
+    assert jax.jit(functools.partial(within, {"carried": False}))(1.0) == 2.0
 
 
 def test_a_loss_has_its_gradients_sums_carried_too(job: jaxina.Job):
