@@ -5,8 +5,8 @@
 
 Checked in each: an update counts once or not at all, and its worker learns which; server and replica commit in the
 same order; what would be lost with the server is at most the estimate, and that is within the bound; every delay is
-below its bound; nothing is left waiting. In every fourth world, workers give up sending some updates to the replica. The exit
-code is 1 if a world breaks a promise. It prints the seed.
+below its bound; nothing is left waiting. In every fourth world, workers give up sending some updates to the replica.
+The exit code is 1 if a world breaks a promise. It prints the seed.
 """
 
 from __future__ import annotations
