@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jaxina.compressors.base import SUM, Arrays, Compressor, Context, Promise
 from jaxina.compressors.packing import Field, integers
 from jaxina.compressors.rounding import from_rows, rows_of, stochastic_round
+from jaxina.config import DEFAULT_BLOCK_SIZE
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
-from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, log2_workers
+from jaxina.numerics.blocks import log2_workers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from jaxina.compressors.base import Compressor
 from jaxina.compressors.context import Context, Promise
 from jaxina.compressors.messages import MAX, SUM, Arrays, LeafReduction, Message, Narrow
 from jaxina.compressors.packing import Field, integers
-from jaxina.config import ROUNDINGS
+from jaxina.config import DEFAULT_BLOCK_SIZE, ROUNDINGS
 from jaxina.errors import InvalidArgumentError
 from jaxina.numerics import jnp_reference
-from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, shifts
+from jaxina.numerics.blocks import shifts
 from jaxina.numerics.jnp_random import random_words, seed_down, seed_up
 
 

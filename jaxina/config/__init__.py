@@ -11,6 +11,7 @@ from jaxina.config.resolution import not_a_setting, resolve, unknown_variables
 from jaxina.config.settings import (
     AGGREGATORS,
     BITS,
+    DEFAULT_BLOCK_SIZE,
     ROUNDINGS,
     Configuration,
     default_text,
@@ -22,6 +23,7 @@ from jaxina.config.settings import (
 __all__ = [
     "AGGREGATORS",
     "BITS",
+    "DEFAULT_BLOCK_SIZE",
     "MAX_WORKERS",
     "ROUNDINGS",
     "Configuration",

@@ -9,7 +9,15 @@ from typing import Any
 from jaxina._native import MAX_BLOCKS_PER_CHUNK
 from jaxina.config.checks import check_together
 from jaxina.config.kinds import Kind
-from jaxina.config.settings import EMBEDDED_ON_GPU, PREFIX, RING_AND_SWITCH, Configuration, fields, variable
+from jaxina.config.settings import (
+    DEFAULT_BLOCK_SIZE,
+    EMBEDDED_ON_GPU,
+    PREFIX,
+    RING_AND_SWITCH,
+    Configuration,
+    fields,
+    variable,
+)
 from jaxina.errors import InvalidArgumentError
 
 
@@ -48,8 +56,8 @@ def resolve(environ: Mapping[str, str] | None = None, *, on_gpu: bool = False, *
             )
         else:
             values[name], origins[name] = _default_of(default, values, origins, on_gpu), "default"
-            if name == "blocks_per_chunk":  # the default is for blocks of 256 elements; keep the chunk's size
-                blocks = 256 * values[name] // values["block_size"]
+            if name == "blocks_per_chunk":  # keep the chunk's size
+                blocks = DEFAULT_BLOCK_SIZE * values[name] // values["block_size"]
                 values[name] = min(max(blocks, 1), MAX_BLOCKS_PER_CHUNK)
     configuration = Configuration(**values, origins=origins)
     check_together(configuration)

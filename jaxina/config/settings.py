@@ -29,6 +29,7 @@ from jaxina.config.kinds import (
 BITS = (8, 16, 32, 64)
 ROUNDINGS = ("nearest", "stochastic")
 AGGREGATORS = ("embedded", "direct", "atp", "udp", "roce", "verbs", "netreduce")
+DEFAULT_BLOCK_SIZE = 256  # k: how many elements share one exponent
 PREFIX = "JAXINA_"
 RING_AND_SWITCH = "netreduce with a switch"  # a default of netreduce for jobs that name a switch
 EMBEDDED_ON_GPU = "embedded, GPU"  # a default of embedded for processes that have a GPU
@@ -129,7 +130,7 @@ class Configuration:
     )
     block_size: int = _setting(
         integer(MIN_BLOCK_SIZE, MAX_BLOCK_SIZE),
-        256,
+        DEFAULT_BLOCK_SIZE,
         "Block size k: how many elements share one exponent.",
     )
     blocks_per_chunk: int = _setting(
@@ -144,8 +145,8 @@ class Configuration:
             "netreduce": 16,
             EMBEDDED_ON_GPU: 63,
         },
-        "How many blocks one slot pass carries. The defaults are for blocks of 256 elements. With another block size, "
-        "the default is as many blocks as make a chunk of the same size, but at least 1.",
+        f"How many blocks one slot pass carries. The defaults are for blocks of {DEFAULT_BLOCK_SIZE} elements. With "
+        "another block size, the default is as many blocks as make a chunk of the same size, but at least 1.",
     )
     bits: int = _setting(
         one_of(*BITS),

@@ -24,7 +24,8 @@ Example:
 """
 
 from jaxina._native import MAX_WORKERS
-from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, NON_FINITE_EXPONENT, quantized_limit
+from jaxina.config import DEFAULT_BLOCK_SIZE
+from jaxina.numerics.blocks import NON_FINITE_EXPONENT, quantized_limit
 from jaxina.numerics.random_numbers import random64, random_words
 from jaxina.numerics.reference import block_exponents, dequantize, quantize, round_shift, scale_exponent
 from jaxina.numerics.sums import all_reduce_reference, error_bound, non_finite_sum

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from jaxina._native import MAX_WORKERS
 
-DEFAULT_BLOCK_SIZE = 256
-"""k: how many elements share one exponent, unless configured otherwise."""
-
 NON_FINITE_EXPONENT = 255
 """The exponent byte of a block that holds a NaN or an infinity."""
 

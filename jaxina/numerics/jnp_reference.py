@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from jaxina.config import DEFAULT_BLOCK_SIZE
 from jaxina.numerics.blocks import (
-    DEFAULT_BLOCK_SIZE,
     NON_FINITE_EXPONENT,
     block_count,
     check_exponent_count,

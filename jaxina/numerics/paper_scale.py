@@ -18,7 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, log2_workers
+from jaxina.config import DEFAULT_BLOCK_SIZE
+from jaxina.numerics.blocks import log2_workers
 from jaxina.numerics.reference import as_flat_float32, block_exponents, per_element
 
 

@@ -39,8 +39,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from jaxina.config import DEFAULT_BLOCK_SIZE
 from jaxina.numerics.blocks import (
-    DEFAULT_BLOCK_SIZE,
     NON_FINITE_EXPONENT,
     block_count,
     check_exponent_count,

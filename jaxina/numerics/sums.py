@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from jaxina.numerics.blocks import DEFAULT_BLOCK_SIZE, head_room, quantized_limit, shifts
+from jaxina.config import DEFAULT_BLOCK_SIZE
+from jaxina.numerics.blocks import head_room, quantized_limit, shifts
 from jaxina.numerics.random_numbers import Seeds, random_words
 from jaxina.numerics.reference import (
     as_flat_float32,
