@@ -30,7 +30,7 @@ from experiments.recorded import (
     loss_differences,
     losses,
 )
-from experiments.style import line
+from experiments.style import SMALL_LABEL, BetweenLabels, line
 
 # The compressors of each panel: so few that each has a colour of its own. One that two panels name stands where more of
 # the study's others are.
@@ -246,12 +246,19 @@ def _seeds(by_compressor: dict[str, list[Record]]) -> str:
 
 
 def _symmetric_log(axes: Axes, which: str, linear: float) -> None:
-    """An axis that is linear up to `linear`, logarithmic beyond, and has plain numbers."""
+    """An axis that is linear up to `linear`, logarithmic beyond, and has plain numbers.
+
+    Besides the powers of ten, it has 2 and 5 of each decade where they fit: data that end at 3 have no other label.
+    """
     getattr(axes, f"set_{which}scale")("symlog", linthresh=linear, linscale=0.7)
     axis = getattr(axes, f"{which}axis")
     axis.set_major_locator(SymmetricalLogLocator(linthresh=linear, base=10))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(SymmetricalLogLocator(linthresh=linear, base=10, subs=range(2, 10)))
+    axis.set_minor_formatter(BetweenLabels())
+    axis.set_tick_params(which="minor", labelsize=SMALL_LABEL)
+    if which == "x":
+        axis.set_tick_params(which="minor", pad=7)  # on the line of the larger labels
 
 
 def readable_log_scale(axes: Axes) -> None:
