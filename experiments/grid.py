@@ -9,6 +9,7 @@ For example::
     seeds = 5                          # the seeds 0 to 4
     size = "small"
     collective = "deployed"            # "xla", "jaxina", or "deployed": see `as_deployed`
+    pairs = [["topk:0.1", "none"]]     # what is compared with each other, too: one question over all workloads
 
     [margins]                          # differences of the metric that do not matter
     ncf = 0.01
@@ -63,6 +64,7 @@ class Grid:
     size: str = "small"
     collective: str = DEPLOYED
     steps: int | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
     rates: Search = dataclasses.field(default_factory=Search)
 
     def __post_init__(self) -> None:
@@ -91,7 +93,8 @@ class Grid:
             for name in ("workloads", "compressors", "workers"):
                 if name in values:
                     values[name] = tuple(values[name])
-            return cls(**values | {"rates": Search(**values.get("rates", {}))})
+            pairs = tuple((_canonical(one), _canonical(other)) for one, other in values.get("pairs", []))
+            return cls(**values | {"rates": Search(**values.get("rates", {})), "pairs": pairs})
 
     @property
     def file(self) -> Path:
@@ -155,7 +158,7 @@ class Grid:
 
     def lacking(self, by_compressor: Mapping[str, list[Record]]) -> list[str]:
         """Returns which of the study's compressors are not complete in a case."""
-        specs = [compressors.spec_of(compressors.get(spec)) for spec in self.compressors]
+        specs = map(_canonical, self.compressors)
         return [spec for spec in specs if spec not in self.complete(by_compressor)]
 
     def selected(
@@ -199,6 +202,10 @@ class Grid:
             revision=workloads.kind(workload).revision,
             compressor_revision=compressor.revision,
         )
+
+
+def _canonical(spec: str) -> str:
+    return compressors.spec_of(compressors.get(spec))
 
 
 def outdated(run: Record) -> str:

@@ -70,6 +70,11 @@ def newest(records: Sequence[Record]) -> list[Record]:
     return list(records)
 
 
+def with_changes(records: Sequence[Record]) -> int:
+    """Returns how many runs were made by code with uncommitted changes."""
+    return sum(record["provenance"]["uncommitted_changes"] for record in records)
+
+
 def final_scores(runs: Sequence[Record]) -> list[float]:
     """Returns the final scores of the runs that did not diverge."""
     finals = [run["outcome"]["scores"][-1][1] for run in runs if not run["outcome"]["diverged"]]

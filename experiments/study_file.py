@@ -60,6 +60,10 @@ ENTRIES: Entries = {
         "a table with a number for each workload",
         lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
     ),
+    "pairs": (
+        'a list of pairs of specs, such as [["int8", "int32"]]',
+        _list_of(lambda pair: _list_of(_is_text)(pair) and len(pair) == 2),
+    ),
     "rates": ("a table", lambda value: isinstance(value, dict)),
 }
 RATES: Entries = {
@@ -94,7 +98,7 @@ def entries(file: Path) -> dict[str, Any]:
 
     Raises:
       InvalidArgumentError: it cannot be read, or is not TOML; an entry is missing, unknown or of another type; there is
-        no such workload or compressor; or no compressor is the baseline.
+        no such workload or compressor; no compressor is the baseline; or a pair has another compressor than the study.
     """
     try:
         values = tomllib.loads(file.read_text())
@@ -115,6 +119,9 @@ def entries(file: Path) -> dict[str, Any]:
         raise InvalidArgumentError(
             "compressors lack none, which is float32: without it there is nothing to compare with"
         )
+    for spec in (spec for pair in values.get("pairs", []) for spec in pair):
+        if compressors.get(spec) not in made:
+            raise InvalidArgumentError(f"pairs have {spec}, which is none of the compressors")
     return values
 
 

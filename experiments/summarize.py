@@ -27,13 +27,15 @@ from experiments.grid import Grid
 from experiments.paper import TABLE4
 from experiments.recorded import (
     BASELINE,
+    Groups,
     Record,
     final_scores,
     grouped,
     largest_loss_difference,
+    with_changes,
 )
 from experiments.records import Setting
-from experiments.verdicts import Beside, beside_baseline
+from experiments.verdicts import Beside, beside_baseline, contrasts
 
 
 def cell(runs: Sequence[Record]) -> str:
@@ -75,10 +77,10 @@ def table(recorded: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) 
             ),
             "",
             (
-                f"| compressor | rate | runs | {outcome['metric']} | minus float32 | verdict | loss differs by | "
+                f"| compressor | rate | runs | {outcome['metric']} | minus float32 | p | verdict | loss differs by | "
                 "sent, bytes a step | received | paper |"
             ),
-            "|---|---:|---:|---|---|---|---:|---:|---:|---|",
+            "|---|---:|---:|---|---|---:|---|---:|---:|---:|---|",
         ]
         beside = beside_baseline(by_compressor, margin)
         nothing = Beside((), "")
@@ -92,6 +94,7 @@ def table(recorded: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) 
                         str(len(runs)),
                         cell(runs),
                         beside.get(spec, nothing).interval,
+                        _p_value(beside.get(spec, nothing).corrected),
                         beside.get(spec, nothing).verdict,
                         f"{100 * largest_loss_difference(runs, baseline):.2g} %",
                         f"{_mean(runs, 'sent'):,.0f}",
@@ -101,7 +104,35 @@ def table(recorded: Sequence[Record], study: Grid, tuned: Mapping[str, Record]) 
                 )
             )
         lines += ["", *_searches(by_compressor, study, tuned), ""]
-    return "\n".join(lines + [_NOTE])
+    for one, other in study.pairs:
+        lines += _pair(grouped(recorded), study, one, other)
+    return "\n".join([*lines, _note(study)])
+
+
+def _pair(groups: Groups, study: Grid, one: str, other: str) -> list[str]:
+    """Returns the section on two compressors beside each other."""
+    found = contrasts(groups, study.margins, one, other)
+    if not found:
+        return []
+    lines = [
+        f"## `{one}` beside `{other}`",
+        "",
+        (
+            f"`{one}` minus `{other}`, paired by seed, each at its rate of above. Holm's correction is over the "
+            f"{len(found)} rows, a family of their own. *p* is of the test for a difference."
+        ),
+        "",
+        "| workload | metric | margin | difference | p, alone | p, corrected | verdict |",
+        "|---|---|---:|---|---:|---:|---|",
+    ]
+    for case, contrast in found.items():
+        outcome = groups[case][one][0]["outcome"]
+        better = "higher" if outcome["higher_is_better"] else "lower"
+        lines.append(
+            f"| {case} | {outcome['metric']} ({better} is better) | {study.margins[case.workload]:g} | "
+            f"{contrast.interval} | {_p_value(contrast.p)} | {_p_value(contrast.corrected)} | {contrast.verdict} |"
+        )
+    return [*lines, ""]
 
 
 def _outdated(by_compressor: Mapping[str, list[Record]]) -> str:
@@ -153,16 +184,24 @@ def _score(score: float) -> str:
     return "diverges" if np.isnan(score) else f"{score:.4g}"
 
 
-_NOTE = f"""\
-*Rate*: the multiple of the workload's learning rate that the compressor got, chosen by the validation split.
+def _p_value(p: float) -> str:
+    return "" if np.isnan(p) else f"{p:.2g}"
+
+
+def _note(study: Grid) -> str:
+    searched = len(study.rates.scales) > 1
+    how = "the compressor got, chosen by the validation split" if searched else "all got; none was searched"
+    return f"""\
+*Rate*: the multiple of the workload's learning rate that {how}.
 *Minus float32*: the mean over seeds of the difference from `none` with the same seed, ± half its 95 % confidence
-interval. *Verdict*: by paired tests at the level {statistics.LEVEL}, with Holm's correction over the compressors that
-this study has for a workload and a number of workers (`experiments/statistics.py`). "equivalent": the difference is
-smaller than the margin, which the study's file said before its first run. "better", "worse": it is not 0. "undecided":
-neither was found, which does not mean that there is no difference. With fewer than {statistics.FEWEST_SEEDS} seeds
-there is no verdict. *Loss differs by*: the largest relative difference of the training loss of any recorded window of
-steps from `none`'s with the same seed. *Paper*: the SwitchML paper's table 4, another model on other data: compare the
-order, not the numbers. A name that ends in `-ef` is that compressor without its error feedback.
+interval. *p*: of the test for a difference. *Verdict*: by paired tests at the level {statistics.LEVEL}. Both have
+Holm's correction over the compressors that this study has for a workload and a number of workers
+(`experiments/statistics.py`). "equivalent": the difference is smaller than the margin, which the study's file says.
+"better", "worse": it is not 0. "undecided": neither was found, which does not mean that there is no difference. With
+fewer than {statistics.FEWEST_SEEDS} seeds there is no verdict. *Loss differs by*: the largest relative difference of
+the training loss of any recorded window of steps from `none`'s with the same seed. *Paper*: the SwitchML paper's table
+4, another model on other data: compare the order, not the numbers. A name that ends in `-ef` is that compressor without
+its error feedback.
 """
 
 
@@ -187,8 +226,8 @@ def summarize(study: Grid) -> None:
     if not runs:
         print(f"{file} has no runs yet")
         return
-    text = f"# {file.stem}\n\nWritten by `python -m experiments.summarize`. {len(runs)} runs. "
-    text += f"{records.made_with(runs)}\n\n"
+    text = f"# {file.stem}\n\nWritten by `python -m experiments.summarize`. {len(runs)} runs, "
+    text += f"{with_changes(runs)} of them with uncommitted changes. {records.made_with(runs)}\n\n"
     file.with_suffix(".md").write_text(text + table(runs, study, records.by_id(rates.FILE)))
     # Figures show differences from float32: a case without it has none, and one with float32 alone has none either.
     groups = {

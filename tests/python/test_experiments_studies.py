@@ -94,6 +94,8 @@ def study_in(folder, **changes: str | None):
         ({"workloads": '["resnett"]'}, "no workload 'resnett'; there are clickthrough, "),
         ({"compressors": '["none", "topj"]'}, "no compressor 'topj'"),
         ({"compressors": '["topk", "int8"]'}, "compressors lack none"),
+        ({"pairs": '["topk", "none"]'}, "pairs = .* is not a list of pairs"),
+        ({"pairs": '[["topk", "int8"]]'}, "pairs have int8, which is none of the compressors"),
         ({"results": "["}, "not TOML: .*line"),
     ],
 )
