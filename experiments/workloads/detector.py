@@ -15,7 +15,7 @@ from experiments.workloads.base import Batch, Lengths, Workload, adam, in_batche
 
 _IMAGE, _CELL, _DIGIT = 48, 8, 28
 _CELLS = _IMAGE // _CELL
-_DIGITS = 2  # in every image
+DIGITS = 2  # in every image
 _OVERLAP = 0.5  # a hit needs this intersection over union of box and prediction
 
 
@@ -98,7 +98,7 @@ def composed(source: Batch, count: int, rng: np.random.Generator) -> Batch:
         picture = pictures[rng.integers(len(pictures))]
         top, left = (rng.integers(length - _IMAGE + 1) for length in picture.shape)
         image[..., 0] = 0.6 * picture[top : top + _IMAGE, left : left + _IMAGE]
-        for _ in range(_DIGITS):
+        for _ in range(DIGITS):
             number = rng.integers(len(source["labels"]))
             top, left = rng.integers(_IMAGE - _DIGIT + 1, size=2)
             centre = np.array([top, left]) + _DIGIT / 2

@@ -11,7 +11,7 @@ from flax import nnx
 from experiments.data import movielens
 from experiments.workloads.base import Lengths, Workload, adam
 
-_NEGATIVES = 4  # for each interaction
+NEGATIVES = 4  # for each interaction
 
 
 class NeuMF(nnx.Module):
@@ -59,12 +59,12 @@ class NCF(Workload):
         with, drawn at random. As in He et al. (2017), the user's held-out items may be among them.
         """
         rng = np.random.default_rng(seed)
-        positives = -(-self.batch_size // (1 + _NEGATIVES))
+        positives = -(-self.batch_size // (1 + NEGATIVES))
         while True:
             order = rng.permutation(len(self.data.pairs))
             for start in range(0, len(order) - positives + 1, positives):
                 pairs = self.data.pairs[order[start : start + positives]]
-                users = np.tile(pairs[:, 0], 1 + _NEGATIVES)[: self.batch_size]
+                users = np.tile(pairs[:, 0], 1 + NEGATIVES)[: self.batch_size]
                 items = np.concatenate([pairs[:, 1], self._unknown(users[positives:], rng)])
                 liked = (np.arange(self.batch_size) < positives).astype(np.float32)
                 mixed = rng.permutation(self.batch_size)  # every worker gets its share of both
