@@ -23,9 +23,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# One thread, like a worker that has one core for this work. JAX reads the variable when it starts, so it is set here.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,11 +32,11 @@ from jax.sharding import PartitionSpec as P
 from rich.progress import track
 
 import jaxina
-from experiments import grid, workloads
+from experiments import documents, grid, workloads
 from experiments.paper import COUSINS
 from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
-from experiments.records import RESULTS, ended, provenance
+from experiments.records import RESULTS
 from jaxina import compressors
 from jaxina.compressors import GATHER, Compressor, Context
 
@@ -49,31 +46,47 @@ NATIVE = {"int32": BASELINE, "int16": "int16", "int8": "int8", "int8:stochastic"
 """What jaxina's codec does in a job, and the compressor whose psums show it."""
 
 
+def chosen() -> dict[str, Compressor]:
+    """Returns the compressors that are measured, by their specs."""
+    specs = (*grid.Grid.read(grid.DEFAULT).compressors, *OTHER_MOMENTUM)
+    return {compressors.spec_of(compressor): compressor for compressor in map(compressors.get, specs)}
+
+
+def settings() -> dict[str, Any]:
+    """Returns what a document of this study is made of."""
+    return {
+        "workers": WORKERS,
+        "compressors": {spec: compressor.revision for spec, compressor in chosen().items()},
+        "native": list(NATIVE),
+        "revisions": documents.revisions(COUSINS),
+    }
+
+
 def main() -> None:
-    provenance()  # of the code that is loaded now
+    # One thread, like a worker that has one core for this work. JAX reads the variable when its first device is used.
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+    making = documents.Making()
     load = os.getloadavg()[0]
-    study = grid.Grid.read(grid.DEFAULT)
     jax.config.update("jax_num_cpu_devices", 2)  # those of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     rng = np.random.default_rng(2021)
     gradient = {"matrix": rng.normal(size=(256, 256)), "vector": rng.normal(size=65536)}
     gradient = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient)
     elements = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-    chosen = [compressors.get(spec) for spec in (*study.compressors, *OTHER_MOMENTUM)]
     compressions = {
-        compressors.spec_of(compressor): compression(compressor, gradient, WORKERS)
-        for compressor in track(chosen, "compiling compressors")
+        spec: compression(compressor, gradient, WORKERS)
+        for spec, compressor in track(chosen().items(), "compiling compressors")
     }
     differentiations = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
     job = jaxina.init(aggregator="embedded")
     carried = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
     document = {
-        "workers": WORKERS,
+        **settings(),
         "load_average": load,
         "gradient_ms": spread(differentiations, 1.0),
         "compression_ns": spread(compressions, 1e6 / elements),
         "native_ns": spread(carried, 1e6 / (2 * elements)),
-        **ended(),
+        **making.ended(),
     }
     assert job.statistics()["collectives"] >= len(NATIVE) * REPETITIONS, "jaxina has carried the psums"
     FILE.parent.mkdir(parents=True, exist_ok=True)
