@@ -52,6 +52,9 @@ def test_the_recorded_costs_are_those_of_todays_compressors_and_workloads():
     assert document["compression_ns"].keys() == settings["compressors"].keys()
     assert document["gradient_ms"].keys() == settings["revisions"].keys()
     assert list(document["native_ns"]) == settings["native"]
+    sizes = [str(rows * columns) for rows, columns in settings["shapes"]]
+    for costs in (document["compression_ns"], document["native_ns"]):
+        assert all(list(times) == sizes for times in costs.values())
 
 
 def few_gradients(name, workers, steps):
