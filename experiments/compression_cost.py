@@ -25,9 +25,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# One thread, like a worker that has one core for this work. JAX reads the variable when it starts, so it is set here.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,11 +34,11 @@ from jax.sharding import PartitionSpec as P
 from rich.progress import track
 
 import jaxina
-from experiments import grid, workloads
+from experiments import documents, grid, workloads
 from experiments.paper import COUSINS
 from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
-from experiments.records import RESULTS, ended, provenance
+from experiments.records import RESULTS
 from jaxina import compressors
 from jaxina.bench.stolen_time import StolenTime
 from jaxina.compressors import GATHER, Compressor, Context
@@ -56,15 +53,32 @@ NATIVE = {"int32": BASELINE, "int16": "int16", "int8": "int8", "int8:stochastic"
 """What jaxina's codec does in a job, and the compressor whose psums show it."""
 
 
+def chosen() -> dict[str, Compressor]:
+    """Returns the compressors that are measured, by their specs."""
+    specs = (*grid.Grid.read(grid.DEFAULT).compressors, *OTHER_MOMENTUM, *ALSO)
+    return {compressors.spec_of(compressor): compressor for compressor in map(compressors.get, specs)}
+
+
+def settings() -> dict[str, Any]:
+    """Returns what a document of this study is made of."""
+    return {
+        "workers": WORKERS,
+        "compressors": {spec: compressor.revision for spec, compressor in chosen().items()},
+        "native": list(NATIVE),
+        "shapes": [list(shape) for shape in SHAPES],
+        "revisions": documents.revisions(COUSINS),
+    }
+
+
 def main() -> None:
-    provenance()  # of the code that is loaded now
-    study = grid.Grid.read(grid.DEFAULT)
+    # One thread, like a worker that has one core for this work. JAX reads the variable when its first device is used.
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+    making = documents.Making()
     jax.config.update("jax_num_cpu_devices", 2)  # those of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
     stolen = StolenTime()
-    chosen = [compressors.get(spec) for spec in (*study.compressors, *OTHER_MOMENTUM, *ALSO)]
-    by_spec = {compressors.spec_of(compressor): compressor for compressor in chosen}
-    document: dict[str, Any] = {"workers": WORKERS}
+    by_spec = chosen()
+    document = settings()
     calls = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
     document["gradient_ms"] = spread("gradients", calls, 1.0)
     costs: dict[str, Any] = {spec: {} for spec in by_spec}
@@ -87,7 +101,7 @@ def main() -> None:
         spec: traffic(compressor, _gradient(SHAPES[-1])) for spec, compressor in track(by_spec.items(), "bytes")
     }
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(document | ended(), indent=1) + "\n")
+    FILE.write_text(json.dumps(document | making.ended(), indent=1) + "\n")
     for kind, words in (("compression_ns", ""), ("native_ns", ", by jaxina's codec, with the sum")):
         for spec, sizes in document[kind].items():
             shown = ", ".join(f"{ns['median']:.1f} ({ns['low']:.1f} to {ns['high']:.1f})" for ns in sizes.values())

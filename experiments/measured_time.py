@@ -23,14 +23,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.progress import track
 
-from experiments import racers, records, workloads
+from experiments import documents, racers, records, workloads
 from experiments.racers import WORKERS
 from experiments.recorded import BASELINE, Case, Record, grouped
 from experiments.records import RESULTS
@@ -222,22 +222,31 @@ def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
     plt.close(figure)
 
 
+def settings(workload: str = "clickthrough", rates: Sequence[int] = (10, 30, 100), seed: int = 0) -> dict[str, Any]:
+    """Returns what a document is made of. `rates` are in Mbit/s. The defaults are those of the command."""
+    specs = {compressors.spec_of(compressor): compressor.revision for compressor in map(compressors.get, SPECS)}
+    revisions = documents.revisions([workload])
+    return {"workload": workload, "rates": list(rates), "seed": seed, "compressors": specs, "revisions": revisions}
+
+
 def main() -> None:
+    usual = settings()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=workloads.names(), default="clickthrough")
-    parser.add_argument("--rates", nargs="+", type=int, default=[10, 30, 100], help="Mbit/s of a worker's link")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workload", choices=workloads.names(), default=usual["workload"])
+    parser.add_argument("--rates", nargs="+", type=int, default=usual["rates"], help="Mbit/s of a worker's link")
+    parser.add_argument("--seed", type=int, default=usual["seed"])
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     runs = recorded_runs(options.workload, options.seed)
-    records.provenance()  # of the code that is loaded now
-    document: dict[str, Any] = {"workload": options.workload, "rates": options.rates, "rounds": [], "stolen": []}
+    making = documents.Making()
+    made_of = settings(options.workload, options.rates, options.seed)
+    document: dict[str, Any] = {**made_of, "rounds": [], "stolen": []}
     for number in range(options.rounds):
         stolen = StolenTime()
         turn = track([FAST, *options.rates], f"round {number + 1} of {options.rounds}")
         document["rounds"].append({str(rate): train(rate, runs) for rate in turn})
         document["stolen"].append(stolen.share())
-    document |= records.ended()
+    document |= making.ended()
     FILE.write_text(json.dumps(document) + "\n")
     text = table(document, runs)
     FILE.with_suffix(".md").write_text(text)
