@@ -1,10 +1,11 @@
-"""Measures what each compressor costs: processor time of one core for each element of a worker's gradient.
+"""Measures what each compressor costs: processor time of one core for each element of a worker's gradient, and bytes.
 
     python -m experiments.compression_cost         # writes results/compression_cost.json
 
 The cost is what one worker does in a step: all of `Compressor.update` for its own gradient and, for compressors that
-gather, decoding the other workers' payloads. The gradient is a matrix and a vector of 65,536 normally distributed
-elements each.
+gather, decoding the other workers' payloads. The gradient is one matrix of normally distributed elements. It has three
+sizes, since an element costs more in an array that no cache holds. The bytes are counted in a step of all workers, with
+the largest matrix. What PowerSGD and Top-k send for an element depends on the matrix.
 
 What jaxina's native codec encodes and decodes itself, in a job, is timed as such: psums of two devices of this process.
 Such a sum stays in the process, so nothing is sent. Its time holds the adding, too. `int32` is then a psum of float32,
@@ -18,13 +19,11 @@ recorded. They go round all compressors, so that no compressor has a busy minute
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-
-# One thread, like a worker that has one core for this work. JAX reads the variable when it starts, so it is set here.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
 
 import jax
 import jax.numpy as jnp
@@ -35,66 +34,110 @@ from jax.sharding import PartitionSpec as P
 from rich.progress import track
 
 import jaxina
-from experiments import grid, workloads
+from experiments import documents, grid, workloads
 from experiments.paper import COUSINS
 from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
-from experiments.records import RESULTS, ended, provenance
+from experiments.records import RESULTS
 from jaxina import compressors
+from jaxina.bench.stolen_time import StolenTime
 from jaxina.compressors import GATHER, Compressor, Context
 
 FILE = RESULTS / "compression_cost.json"
 REPETITIONS = 15
+SHAPES = ((256, 512), (1024, 2048), (4096, 4096))
+ALSO = ("randomk:0.01", "natural", "signsgd", "oktopk:0.01")
+"""Compressors that no study trains."""
+
 NATIVE = {"int32": BASELINE, "int16": "int16", "int8": "int8", "int8:stochastic": "int8:stochastic"}
 """What jaxina's codec does in a job, and the compressor whose psums show it."""
 
 
+def chosen() -> dict[str, Compressor]:
+    """Returns the compressors that are measured, by their specs."""
+    specs = (*grid.Grid.read(grid.DEFAULT).compressors, *OTHER_MOMENTUM, *ALSO)
+    return {compressors.spec_of(compressor): compressor for compressor in map(compressors.get, specs)}
+
+
+def settings() -> dict[str, Any]:
+    """Returns what a document of this study is made of."""
+    return {
+        "workers": WORKERS,
+        "compressors": {spec: compressor.revision for spec, compressor in chosen().items()},
+        "native": list(NATIVE),
+        "shapes": [list(shape) for shape in SHAPES],
+        "revisions": documents.revisions(COUSINS),
+    }
+
+
 def main() -> None:
-    provenance()  # of the code that is loaded now
-    load = os.getloadavg()[0]
-    study = grid.Grid.read(grid.DEFAULT)
+    # One thread, like a worker that has one core for this work. JAX reads the variable when its first device is used.
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
+    making = documents.Making()
     jax.config.update("jax_num_cpu_devices", 2)  # those of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-    rng = np.random.default_rng(2021)
-    gradient = {"matrix": rng.normal(size=(256, 256)), "vector": rng.normal(size=65536)}
-    gradient = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), gradient)
-    elements = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-    chosen = [compressors.get(spec) for spec in (*study.compressors, *OTHER_MOMENTUM)]
-    compressions = {
-        compressors.spec_of(compressor): compression(compressor, gradient, WORKERS)
-        for compressor in track(chosen, "compiling compressors")
-    }
-    differentiations = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
+    stolen = StolenTime()
+    by_spec = chosen()
+    document = settings()
+    calls = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
+    document["gradient_ms"] = spread("gradients", calls, 1.0)
+    costs: dict[str, Any] = {spec: {} for spec in by_spec}
+    carried: dict[str, Any] = {name: {} for name in NATIVE}
     job = jaxina.init(aggregator="embedded")
-    carried = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
-    document = {
-        "workers": WORKERS,
-        "load_average": load,
-        "gradient_ms": spread(differentiations, 1.0),
-        "compression_ns": spread(compressions, 1e6 / elements),
-        "native_ns": spread(carried, 1e6 / (2 * elements)),
-        **ended(),
+    for shape in SHAPES:
+        gradient, elements = _gradient(shape), math.prod(shape)
+        compressions = {spec: compression(compressor, gradient, WORKERS) for spec, compressor in by_spec.items()}
+        for spec, times in spread(f"{elements:,} elements", compressions, 1e6 / elements).items():
+            costs[spec][str(elements)] = times
+        sums = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
+        for name, times in spread(f"{elements:,} elements, jaxina", sums, 1e6 / (2 * elements)).items():
+            carried[name][str(elements)] = times
+    wanted = len(SHAPES) * len(NATIVE) * REPETITIONS
+    assert job.statistics()["collectives"] >= wanted, "jaxina has carried the psums"
+    # The load counts this program, too: with nothing else to do it is 1.
+    document |= {"load_average": os.getloadavg()[0], "stolen": stolen.share()}
+    document |= {"compression_ns": costs, "native_ns": carried}
+    document["traffic"] = {
+        spec: traffic(compressor, _gradient(SHAPES[-1])) for spec, compressor in track(by_spec.items(), "bytes")
     }
-    assert job.statistics()["collectives"] >= len(NATIVE) * REPETITIONS, "jaxina has carried the psums"
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(document, indent=1) + "\n")
+    FILE.write_text(json.dumps(document | making.ended(), indent=1) + "\n")
     for kind, words in (("compression_ns", ""), ("native_ns", ", by jaxina's codec, with the sum")):
-        for spec, ns in document[kind].items():
-            print(f"{spec}{words}: {ns['median']:.1f} ns an element ({ns['low']:.1f} to {ns['high']:.1f})")
+        for spec, sizes in document[kind].items():
+            shown = ", ".join(f"{ns['median']:.1f} ({ns['low']:.1f} to {ns['high']:.1f})" for ns in sizes.values())
+            print(f"{spec}{words}: {shown} ns an element")
     print(FILE)
 
 
-def spread(calls: Mapping[str, Callable[[], Any]], unit: float) -> dict[str, dict[str, Any]]:
+def _gradient(shape: tuple[int, int]) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(2021).normal(size=shape), jnp.float32)
+
+
+def traffic(compressor: Compressor, gradient: jax.Array) -> dict[str, float]:
+    """Returns the bytes that a worker sends and receives in a step, for each element of the gradient.
+
+    For `Traffic.sent` and `Traffic.received` see `jaxina.compressors.measure`.
+    """
+    counted, _ = compressors.measure(compressor, [gradient] * WORKERS, jax.random.key(0))
+    return {"sent": counted.sent / gradient.size, "received": counted.received / gradient.size}
+
+
+def spread(what: str, calls: Mapping[str, Callable[[], Any]], unit: float) -> dict[str, dict[str, Any]]:
     """Times all calls in turn. A first call compiles and is not counted.
+
+    Args:
+      what: is timed, for the progress bars.
+      calls: by name.
+      unit: of the times.
 
     Returns:
       By name, in milliseconds of processor time times `unit`: the median, the tenth and the ninetieth percentile as
       "low" and "high", and all repetitions.
     """
-    for call in track(calls.values(), "first calls", total=len(calls)):
+    for call in track(calls.values(), f"{what}, first calls", total=len(calls)):
         jax.block_until_ready(call())
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in track(range(REPETITIONS), "repetitions"):
+    for _ in track(range(REPETITIONS), f"{what}, repetitions"):
         for name, call in calls.items():
             start = time.process_time()
             jax.block_until_ready(call())

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from experiments.records import RESULTS, ended
+from experiments import documents
+from experiments.records import RESULTS
 from experiments.worker_gradients import collect
 from jaxina import numerics
 
@@ -26,6 +28,7 @@ BITS = (5, 6, 8, 10, 12, 16, 20, 24, 28, 32)
 BLOCKS = (32, 64, 128, 256, 512, 1024, 4096)
 WORKLOADS = ("clickthrough", "ncf", "lstm", "masked_lm", "resnet")
 STEP = 20
+FILE = RESULTS / "effect_of_f.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,21 +104,22 @@ def plot(points: list[Point], file) -> None:
     plt.close(figure)
 
 
+def settings() -> dict[str, Any]:
+    """Returns what a document of this study is made of."""
+    revisions = documents.revisions(WORKLOADS)
+    return {"workers": WORKERS, "step": STEP, "bits": list(BITS), "blocks": list(BLOCKS), "revisions": revisions}
+
+
 def main() -> None:
-    points = []
+    making, points = documents.Making(), []
     for name in WORKLOADS:
         x = collect(name, WORKERS, (STEP,))[STEP]
         sums = [(bits, block) for block in BLOCKS for bits in BITS]
         points += [measure(name, x, bits, block) for bits, block in track(sums, description=name)]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    document = {
-        "workers": WORKERS,
-        "step": STEP,
-        "points": [dataclasses.asdict(p) for p in points],
-        **ended(),
-    }
-    (RESULTS / "effect_of_f.json").write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    plot(points, RESULTS / "effect_of_f.png")
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    document = {**settings(), "points": [dataclasses.asdict(p) for p in points], **making.ended()}
+    FILE.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    plot(points, FILE.with_suffix(".png"))
     print(f"largest error: {max(p.of_bound for p in points):.3f} of theorem 1's bound")
     for name in WORKLOADS:
         errors = {p.block: p.relative_error for p in points if (p.workload, p.bits) == (name, 8)}

@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.progress import track
 
-from experiments import racers, records, workloads
+from experiments import documents, racers, records, workloads
 from experiments.racers import WORKERS
 from experiments.recorded import BASELINE, Case, Record, grouped
 from experiments.records import RESULTS
@@ -102,7 +104,8 @@ def modelled(runs: Runs, fast: Mapping[str, Any]) -> dict[str, Way]:
     """Returns the ways by the model, with the computation that was measured over fast links."""
     (name,) = {run["setting"]["workload"] for run in runs.values()}
     nothing = {"median": 0.0}
-    costs = {"gradient_ms": {name: nothing}, "compression_ns": dict.fromkeys(runs, nothing), "native_ns": {}}
+    free = {spec: {"1": nothing} for spec in runs}
+    costs = {"gradient_ms": {name: nothing}, "compression_ns": free, "native_ns": {}}
     found = {way.spec: way for way in ways({spec: [run] for spec, run in runs.items()}, costs, at_papers_size=False)}
     step = {spec: statistics.median(fast[spec]["step_seconds"][1:]) for spec in found}
     return {
@@ -117,14 +120,17 @@ class Point:
 
     Attributes:
       ratio: measured / model, the median of the rounds.
+      low, high: the shortest and the longest measured time.
     """
 
     rate: int
     spec: str
-    steps: float | None
-    measured: float | None
-    model: float | None
-    ratio: float | None
+    steps: float | None = None
+    measured: float | None = None
+    model: float | None = None
+    ratio: float | None = None
+    low: float = math.nan
+    high: float = math.nan
 
 
 def points(document: Mapping[str, Any], runs: Runs) -> list[Point]:
@@ -136,11 +142,12 @@ def points(document: Mapping[str, Any], runs: Runs) -> list[Point]:
         for spec, way in models[0].items():
             ours = [seconds_to(target, higher, measured[str(rate)][spec]) for measured in document["rounds"]]
             if way.steps is None or None in ours:
-                found.append(Point(rate, spec, None, None, None, None))
+                found.append(Point(rate, spec))
                 continue
             model = [of[spec].seconds(rate / 1e3) for of in models]
             ratios = [a / b for a, b in zip(ours, model, strict=True)]
-            found.append(Point(rate, spec, way.steps, *(float(np.median(values)) for values in (ours, model, ratios))))
+            medians = [float(np.median(values)) for values in (ours, model, ratios)]
+            found.append(Point(rate, spec, way.steps, *medians, low=min(ours), high=max(ours)))
     return found
 
 
@@ -154,7 +161,7 @@ def table(document: Mapping[str, Any], runs: Runs) -> str:
             f"Written by `python -m experiments.measured_time`; its text says how. {setting['workload']}, "
             f"{setting['workers']} workers, {outcome['parameters']:,} parameters, seed {setting['seed']}. "
             f"{records.made_with([document])} At most {max(document['stolen']):.1%} of the cores' time stolen. "
-            f"Medians of {len(document['rounds'])} rounds. "
+            f"Medians of {len(document['rounds'])} rounds, with the shortest and the longest time. "
             f"The target is `none`'s {outcome['metric']} after three quarters of its steps."
         ),
         "",
@@ -164,22 +171,28 @@ def table(document: Mapping[str, Any], runs: Runs) -> str:
     for point in points(document, runs):
         cells = ["never", "-", "-", "-"]
         if point.measured is not None:
-            cells = [f"{point.steps:.0f}", f"{point.measured:.1f}", f"{point.model:.1f}", f"{point.ratio:.2f}"]
+            measured = f"{point.measured:.1f} ({point.low:.1f} - {point.high:.1f})"
+            cells = [f"{point.steps:.0f}", measured, f"{point.model:.1f}", f"{point.ratio:.2f}"]
         lines.append(f"| {point.rate} | `{point.spec}` | " + " | ".join(cells) + " |")
-    lines += ["", "Who is first, measured and by the model:", ""]
+    lines += [
+        "",
+        "Who is first, measured and by the model. A `~` stands between two whose measured times overlap:",
+        "",
+    ]
     for rate in document["rates"]:
         there = [point for point in points(document, runs) if point.rate == rate and point.measured is not None]
-        orders = [
-            ", ".join(f"`{point.spec}`" for point in sorted(there, key=lambda point: getattr(point, by)))
-            for by in ("measured", "model")
-        ]
-        same = "the same by the model" if orders[0] == orders[1] else f"by the model {orders[1]}"
-        lines.append(f"* {rate} Mbit/s: {orders[0]}; {same}.")
+        ours, model = (sorted(there, key=lambda point: getattr(point, by)) for by in ("measured", "model"))
+        order = "".join(
+            (" ~ " if before.high >= point.low else ", ") + f"`{point.spec}`"
+            for before, point in itertools.pairwise(ours)
+        )
+        same = "the same" if ours == model else ", ".join(f"`{point.spec}`" for point in model)
+        lines.append(f"* {rate} Mbit/s: `{ours[0].spec}`{order}; by the model {same}.")
     return "\n".join([*lines, ""])
 
 
 def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
-    """Draws a point for what was measured, and a line for the model."""
+    """Draws a point for the median of what was measured, a bar for its range, and a line for the model."""
     import matplotlib.pyplot as plt
 
     from experiments.figures import name, readable_log_scale
@@ -192,7 +205,10 @@ def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
         of = {point.rate: point for point in found if point.spec == spec and point.measured is not None}
         places = [rates.index(rate) + (number - (len(runs) - 1) / 2) * width for rate in of]
         measured, model = ([getattr(point, by) for point in of.values()] for by in ("measured", "model"))
-        axes.plot(places, measured, "o", color=COLOURS[number], markersize=8, label=name(spec))
+        beyond = [[p.measured - p.low for p in of.values()], [p.high - p.measured for p in of.values()]]
+        axes.errorbar(
+            places, measured, beyond, fmt="o", color=COLOURS[number], markersize=7, capsize=3, label=name(spec)
+        )
         label = "the model" if number == 0 else None
         ends = ([place + side * width / 2 for place in places] for side in (-1, 1))
         axes.hlines(model, *ends, COLOURS[-1], linewidth=2, label=label, zorder=1)
@@ -206,22 +222,31 @@ def plot(document: Mapping[str, Any], runs: Runs, file: Path) -> None:
     plt.close(figure)
 
 
+def settings(workload: str = "clickthrough", rates: Sequence[int] = (10, 30, 100), seed: int = 0) -> dict[str, Any]:
+    """Returns what a document is made of. `rates` are in Mbit/s. The defaults are those of the command."""
+    specs = {compressors.spec_of(compressor): compressor.revision for compressor in map(compressors.get, SPECS)}
+    revisions = documents.revisions([workload])
+    return {"workload": workload, "rates": list(rates), "seed": seed, "compressors": specs, "revisions": revisions}
+
+
 def main() -> None:
+    usual = settings()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=workloads.names(), default="clickthrough")
-    parser.add_argument("--rates", nargs="+", type=int, default=[10, 30, 100], help="Mbit/s of a worker's link")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--workload", choices=workloads.names(), default=usual["workload"])
+    parser.add_argument("--rates", nargs="+", type=int, default=usual["rates"], help="Mbit/s of a worker's link")
+    parser.add_argument("--seed", type=int, default=usual["seed"])
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     runs = recorded_runs(options.workload, options.seed)
-    records.provenance()  # of the code that is loaded now
-    document: dict[str, Any] = {"workload": options.workload, "rates": options.rates, "rounds": [], "stolen": []}
+    making = documents.Making()
+    made_of = settings(options.workload, options.rates, options.seed)
+    document: dict[str, Any] = {**made_of, "rounds": [], "stolen": []}
     for number in range(options.rounds):
         stolen = StolenTime()
         turn = track([FAST, *options.rates], f"round {number + 1} of {options.rounds}")
         document["rounds"].append({str(rate): train(rate, runs) for rate in turn})
         document["stolen"].append(stolen.share())
-    document |= records.ended()
+    document |= making.ended()
     FILE.write_text(json.dumps(document) + "\n")
     text = table(document, runs)
     FILE.with_suffix(".md").write_text(text)

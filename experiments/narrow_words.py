@@ -18,13 +18,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.progress import track
 
-from experiments import effect_of_f, workloads
-from experiments.records import RESULTS, ended
+from experiments import documents, effect_of_f, workloads
+from experiments.records import RESULTS
 from experiments.worker_gradients import collect
 from jaxina import numerics
 
@@ -35,6 +36,7 @@ EARLY = 10
 ELEMENTS = 2**17
 BLOCK = numerics.DEFAULT_BLOCK_SIZE
 WAYS = ("head-room", "fixed", "adaptive", "fixed, stochastic")
+FILE = RESULTS / "narrow_words.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +72,14 @@ def sources() -> dict[str, npt.NDArray[np.float32]]:
         "Student t": rng.standard_t(2, shape).astype(np.float32),
     }
     for name in WORKLOADS:
-        late = workloads.get(name).steps
-        taken = collect(name, max(WORKERS), (EARLY, late))
-        found |= {f"{name}, step {step}": taken[step] for step in (EARLY, late)}
+        taken = collect(name, max(WORKERS), _steps(name))
+        found |= {f"{name}, step {step}": taken[step] for step in _steps(name)}
     return found
+
+
+def _steps(workload: str) -> list[int]:
+    """Returns before which steps gradients are taken: one early and the last."""
+    return [EARLY, workloads.steps(workload, "small")]
 
 
 def adaptive(
@@ -212,22 +218,31 @@ def plot(points: list[Point], file) -> None:
     plt.close(figure)
 
 
+def settings() -> dict[str, Any]:
+    """Returns what a document of this study is made of."""
+    return {
+        "block": BLOCK,
+        "workers": list(WORKERS),
+        "bits": list(BITS),
+        "elements": ELEMENTS,
+        "steps": {name: _steps(name) for name in WORKLOADS},
+        "revisions": documents.revisions(WORKLOADS),
+    }
+
+
 def main() -> None:
+    making = documents.Making()
     cases = [
         (source, x[:n], bits, way) for source, x in sources().items() for n in WORKERS for bits in BITS for way in WAYS
     ]
     points = [measure(*case) for case in track(cases, description="sums")]
-    document = {
-        "block": BLOCK,
-        "points": [dataclasses.asdict(p) for p in points],
-        **ended(),
-    }
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / "narrow_words.json").write_text(json.dumps(document, indent=1) + "\n")
-    (RESULTS / "narrow_words.md").write_text(
+    document = {**settings(), "points": [dataclasses.asdict(p) for p in points], **making.ended()}
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(json.dumps(document, indent=1) + "\n")
+    FILE.with_suffix(".md").write_text(
         "# narrow_words\n\nWritten by `python -m experiments.narrow_words`.\n\n" + ratios(points) + table(points)
     )
-    plot(points, RESULTS / "narrow_words.png")
+    plot(points, FILE.with_suffix(".png"))
     print(f"largest error: {max(p.of_bound for p in points if p.of_bound is not None):.3f} of the bound")
 
 

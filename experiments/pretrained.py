@@ -26,7 +26,7 @@ SEED = 1000  # of the initial values and the batches; studies have smaller ones
 
 def parameters(workload: Workload) -> dict[str, Any]:
     """Returns the trained parameters of a workload, a nested dict of arrays. They are trained if there is no file."""
-    file = file_of(workload)
+    file = file_of(type(workload), "large" if workload.large else "small")
     if not file.exists():
         trained = train(workload, workload.steps)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -38,10 +38,9 @@ def parameters(workload: Workload) -> dict[str, Any]:
         return traverse_util.unflatten_dict({path: leaves[name] for path, name in paths.items()})
 
 
-def file_of(workload: Workload) -> Path:
-    """Returns where a workload's trained model is kept."""
-    size = "large" if workload.large else "small"
-    return FOLDER / f"{type(workload).__name__.lower()}-{size}-{workload.steps}-{workload.revision}.npz"
+def file_of(kind: type[Workload], size: str) -> Path:
+    """Returns where the trained model of a workload is kept. No data is loaded for that."""
+    return FOLDER / f"{kind.__name__.lower()}-{size}-{getattr(kind.lengths, size)}-{kind.revision}.npz"
 
 
 def train(workload: Workload, steps: int) -> dict[str, Any]:
@@ -71,9 +70,9 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=["small", "large"], default="small")
-    workload = Shakespeare(parser.parse_args().size)
-    parameters(workload)
-    print(file_of(workload))
+    size = parser.parse_args().size
+    parameters(Shakespeare(size))
+    print(file_of(Shakespeare, size))
 
 
 if __name__ == "__main__":

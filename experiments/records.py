@@ -8,11 +8,12 @@ import fcntl
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,10 @@ _CODE = ("experiments", "jaxina", "xla_ffi", "rdma_engine", "examples", ":(exclu
 
 @functools.cache
 def provenance() -> dict[str, Any]:
-    """Returns the versions, the commit and the machine of this process.
+    """Returns the versions, the code and the machine of this process.
+
+    A commit does not say which code it was if there were changes. Hashes do: "code" is the one of all Python files
+    that results depend on, "native" that of jaxina's native library, or None if it is not built.
 
     The first call counts. What runs for long calls it at its start: a commit made later is not what it has loaded.
     """
@@ -143,8 +147,43 @@ def provenance() -> dict[str, Any]:
         | {name: importlib.metadata.version(name) for name in packages},
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", *_CODE)),
+        "code": code_hash([ROOT / "experiments", ROOT / "examples", _of_module("jaxina").parent]),
+        "native": _native_hash(),
         "machine": {"processor": _processor(), "cores": os.cpu_count(), "system": platform.platform()},
     }
+
+
+def code_hash(folders: Iterable[Path]) -> str:
+    """Returns 16 hex digits that change with the name or the contents of any Python file in the folders."""
+    found = hashlib.sha256()
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            name = Path(folder.name, file.relative_to(folder)).as_posix()
+            found.update(f"{name} {_hash(file)}\n".encode())
+    return found.hexdigest()[:16]
+
+
+def _native_hash() -> str | None:
+    try:
+        return _hash(_of_module("jaxina._native"))[:16]
+    except ModuleNotFoundError:
+        return None
+
+
+def _of_module(name: str) -> Path:
+    """Returns the file of a module as this process imports it. An installed jaxina may lie outside the checkout.
+
+    Raises:
+      ModuleNotFoundError: there is none.
+    """
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"no file of {name}", name=name)
+    return Path(found.origin)
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _git(*arguments: str) -> str | None:

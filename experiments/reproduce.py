@@ -4,12 +4,16 @@
     python -m experiments.reproduce                     # does it; after an interruption, start it again
     python -m experiments.reproduce --only ncf          # stages whose names contain "ncf"; tables are made each time
     python -m experiments.reproduce --size large        # the studies with large models, on a GPU
+    python -m experiments.reproduce --again compression_cost    # measures that anew, though its result is there
 
 From whatever folder it is called, it writes into the checkout's experiments/results. With EXPERIMENTS_RESULTS=FOLDER in
 the environment it begins anew, in a folder of its own.
 
-Every run and every stage is written down when it ends, with versions, commit, machine and time. What is written down is
-not done again. The estimate comes from recorded runs. A workload that was never run is trained for a few steps first,
+Every run is written down when it ends, and so is every measurement, with versions, code, machine and time. What is
+written down is not done again, unless it has other settings than today's code. Whether a stage is made is read out of
+its results, so those of a fresh checkout count.
+
+The estimate comes from recorded runs and measurements. A workload that was never run is trained for a few steps first,
 also with --plan, and the times are added to probes.jsonl. That may take minutes; --no-probes leaves it out.
 """
 
@@ -20,17 +24,15 @@ import dataclasses
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from experiments import durations, grid, records
+from experiments import durations, grid, records, stages
 from experiments.durations import Durations
 from experiments.grid import Grid
+from experiments.stages import ANALYSES, Analysis, duration
 
 CONFIGS = (  # in the order in which they run
     "convergence",
@@ -41,33 +43,6 @@ CONFIGS = (  # in the order in which they run
     "training_breaks",
     "momentum",
 )
-
-
-class Analysis(NamedTuple):
-    """What needs no grid, and is made once.
-
-    Attributes:
-      command: the arguments of ``python -m experiments.``.
-      made: a pattern of what it writes, in the checkout. If there is nothing of that kind, it is made again.
-    """
-
-    command: str
-    made: str
-
-
-# Each takes minutes, the races hours.
-ANALYSES = {
-    "data sets": Analysis("data.packages", "out/data/*"),
-    "base of lora": Analysis("pretrained --size {size}", "out/models/*-{size}-*.npz"),
-    "bias of rounding": Analysis("unbiased_rounding", "{results}/unbiased_rounding.json"),
-    "effect of f": Analysis("effect_of_f", "{results}/effect_of_f.json"),
-    "sums of narrow words": Analysis("narrow_words", "{results}/narrow_words.json"),
-    "cost of compression": Analysis("compression_cost", "{results}/compression_cost.json"),
-    "races over unequal links": Analysis(
-        "fabric.study train --compute C2 --gradients 6000 --score-every 240 --rates 0.1,0.3", "{results}/fabric.jsonl"
-    ),
-    "topics over unequal links": Analysis("fabric.lda run --seeds 3", "{results}/fabric_lda.jsonl"),
-}
 # Tables and figures of the studies. They take seconds and are made each time.
 PAGES = {
     "tables and figures": "summarize --size {size} " + " ".join(f"experiments/configs/{name}.toml" for name in CONFIGS),
@@ -75,15 +50,6 @@ PAGES = {
     "emulated speed-ups": "emulator",
     "time to accuracy": "time_to_accuracy",
 }
-# What comes last, because it needs recorded runs of small models, root's rights and a machine that does nothing else.
-MEASUREMENTS = {"time to accuracy over real links": Analysis("measured_time", "{results}/measured_time.json")}
-
-
-@dataclasses.dataclass(frozen=True)
-class Command(records.Identified):
-    """What identifies a stage whose end is written down."""
-
-    command: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,26 +61,23 @@ class Stage:
       command: the arguments of ``python -m experiments.``.
       left: what is missing, in words; empty if it is done.
       seconds: how long the rest will take; None if nobody knows.
-      recorded: whether the end of the stage is written down. Studies write down their runs instead.
+      made: when and for how long it was made, in words, if that is known.
     """
 
     name: str
     command: str
     left: str
     seconds: float | None
-    recorded: bool = False
+    made: str = ""
 
 
-def analyses(named: Mapping[str, Analysis], size: str) -> Iterator[Stage]:
-    """Yields a stage for each analysis. It is done if its end is written down, and what it made is there."""
-    ends = records.by_id(_file())
+def analyses(named: Mapping[str, Analysis], size: str, again: Collection[str] = ()) -> Iterator[Stage]:
+    """Yields a stage for each analysis. What `again` has the commands of is to be made, though it may be there."""
     for name, analysis in named.items():
-        command = analysis.command.format(size=size)
-        before = ends.get(Command(command).id)
-        taken = before["outcome"]["seconds"] if before else None
-        made = records.ROOT / analysis.made.format(size=size, results=records.RESULTS.resolve())
-        done = before is not None and any(made.parent.glob(made.name))
-        yield Stage(name, command, "" if done else "not made", 0.0 if done else taken, recorded=True)
+        left, seconds, made = analysis.state(size)
+        if analysis.command in again:
+            left = left or "again"
+        yield Stage(name, analysis.command.format(size=size), left, seconds, made)
 
 
 def studies(size: str, console: Console, probing: bool, is_asked: Callable[[str], bool]) -> Iterator[Stage]:
@@ -146,11 +109,18 @@ def parts(size: str) -> Iterator[tuple[str, str, Grid]]:
 
 def unknown(only: Iterable[str], size: str) -> str:
     """Returns what is wrong with `--only`, in words; empty if each of its texts is in a stage's name."""
-    names = [*ANALYSES, *(title for title, _, _ in parts(size)), *_measurements(size)]
+    names = [*ANALYSES, *(title for title, _, _ in parts(size)), *stages.after_studies(size)]
     wrong = [text for text in only if not any(text in name for name in names)]
     return (
         f"no stage has {', '.join(map(repr, wrong))} in its name. The stages are: {'; '.join(names)}" if wrong else ""
     )
+
+
+def not_repeatable(again: Iterable[str], size: str) -> str:
+    """Returns what is wrong with `--again`, in words; empty if each of its commands can be made again."""
+    there = stages.repeatable(size)
+    wrong = [command for command in again if command not in there]
+    return f"--again takes {', '.join(there)}; not {', '.join(map(repr, wrong))}" if wrong else ""
 
 
 def _known(name: str, part: Grid, console: Console, probing: bool) -> Durations:
@@ -165,40 +135,36 @@ def _known(name: str, part: Grid, console: Console, probing: bool) -> Durations:
     return known
 
 
-def show(stages: Iterable[Stage], console: Console) -> None:
-    table = Table("stage", "missing", "time")
-    total, unknown = 0.0, 0
-    for stage in stages:
+def show(chosen: Iterable[Stage], console: Console) -> None:
+    """Prints what is missing and how long it will take, and when the rest was made."""
+    table = Table(Column("stage", no_wrap=True), "missing", "time")
+    times = []
+    for stage in chosen:
         if stage.left:
             table.add_row(stage.name, stage.left, "unknown" if stage.seconds is None else duration(stage.seconds))
-            total, unknown = total + (stage.seconds or 0.0), unknown + (stage.seconds is None)
+            times.append(stage.seconds)
         else:
-            table.add_row(stage.name, "-", "-", style="dim")
-    known = f"{duration(total)} on a machine as busy as that of the records. Searches may take some runs more."
-    table.caption = known + (f" Not counted: stages of unknown time ({unknown})." if unknown else "")
+            table.add_row(stage.name, "-", stage.made or "-", style="dim")
+    known = [seconds for seconds in times if seconds is not None]
+    said = [] if times else ["Nothing is missing."]
+    if known:
+        said.append(f"{duration(sum(known))} on a machine as busy as that of the records.")
+        said.append("Searches may take some runs more.")
+    if len(known) < len(times):
+        said.append(f"Stages of unknown time: {len(times) - len(known)}.")
+    table.caption = " ".join(said)
     console.print(table)
 
 
-def duration(seconds: float) -> str:
-    """Returns a time for people, such as "3 h 20 min"."""
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
-
-
 def run(stage: Stage) -> None:
-    """Runs a stage, and writes down its end if its runs do not.
+    """Runs a stage.
 
     Raises:
       SystemExit: the stage failed. What it has written down stays.
     """
-    start = time.perf_counter()
     code = _call(stage.command)
     if code:
         raise SystemExit(f"{stage.name} failed (exit status {code}): python -m experiments.{stage.command}")
-    if stage.recorded:
-        records.append(_file(), Command(stage.command), {"seconds": round(time.perf_counter() - start, 1)})
 
 
 def _call(command: str) -> int:
@@ -211,14 +177,6 @@ def _call(command: str) -> int:
     return subprocess.run(arguments, cwd=records.ROOT, env=environment, check=False).returncode
 
 
-def _measurements(size: str) -> Mapping[str, Analysis]:
-    return MEASUREMENTS if size == "small" else {}
-
-
-def _file() -> Path:
-    return records.RESULTS / "stages.jsonl"
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -227,10 +185,18 @@ def main(arguments: list[str] | None = None) -> None:
         help="only say what is missing and how long it will take; times workloads that were never run (--no-probes)",
     )
     parser.add_argument("--only", action="append", default=[], help="stages with this in their names; may be repeated")
+    parser.add_argument(
+        "--again",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="a measurement or analysis to make again although its result is there, such as compression_cost; may be "
+        "repeated. Its result is overwritten",
+    )
     parser.add_argument("--size", choices=["small", "large"], default="small")
     parser.add_argument("--no-probes", action="store_true", help="time no steps of workloads that were never run")
     options = parser.parse_args(arguments)
-    if wrong := unknown(options.only, options.size):
+    if wrong := unknown(options.only, options.size) or not_repeatable(options.again, options.size):
         print(f"error: {wrong}", file=sys.stderr)
         raise SystemExit(2)
     console = Console()
@@ -238,13 +204,14 @@ def main(arguments: list[str] | None = None) -> None:
     def is_asked(name: str) -> bool:
         return not options.only or any(text in name for text in options.only)
 
-    found = [*analyses(ANALYSES, options.size), *studies(options.size, console, not options.no_probes, is_asked)]
-    last = list(analyses(_measurements(options.size), options.size))
-    chosen = {stage.name: stage for stage in (*found, *last) if is_asked(stage.name)}
+    size, again = options.size, options.again
+    found = [*analyses(ANALYSES, size, again), *studies(size, console, not options.no_probes, is_asked)]
+    last = list(analyses(stages.after_studies(size), size, again))
+    chosen = {stage.name: stage for stage in (*found, *last) if is_asked(stage.name) or stage.command in again}
     show(chosen.values(), console)
     if options.plan:
         return
-    pages = [Stage(name, command.format(size=options.size), "made each time", None) for name, command in PAGES.items()]
+    pages = [Stage(name, command.format(size=size), "made each time", None) for name, command in PAGES.items()]
     for stage in (*found, *pages, *last):
         if stage in pages or (stage.name in chosen and stage.left):
             console.rule(f"{stage.name}: {stage.left}")

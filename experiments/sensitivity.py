@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,18 +43,57 @@ def by_chance(
     for _ in range(DRAWS):
         chosen = rng.choice(seeds, len(seeds))
         drawn = {spec: [runs[seed] for seed in chosen] for spec, runs in runs_of.items()}
-        again = {
-            name: _drawn(measured, rng) if isinstance(measured, dict) else measured for name, measured in costs.items()
-        }
+        again = {name: _drawn(measured, rng) for name, measured in costs.items()}
         found = [way.with_cost(factor) for way in ways(drawn, again, at_papers_size)]
         for speed in speeds:
             won[speed][fastest(found, speed).spec] += 1
     return {speed: {spec: count / DRAWS for spec, count in of.most_common()} for speed, of in won.items()}
 
 
-def _drawn(measured: Mapping[str, Mapping], rng: np.random.Generator) -> dict[str, dict[str, float]]:
-    return {
-        name: {"median": float(rng.choice(values["repetitions"]))}
-        for name, values in measured.items()
-        if isinstance(values, Mapping) and "repetitions" in values
-    }
+def _drawn(measured: Any, rng: np.random.Generator) -> Any:
+    """Returns the same with one of the repetitions, wherever there are some, as the median."""
+    if not isinstance(measured, Mapping):
+        return measured
+    if "repetitions" in measured:
+        return {"median": float(rng.choice(measured["repetitions"]))}
+    return {name: _drawn(values, rng) for name, values in measured.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Lead:
+    """How wrong the measured cost of a single compressor may be before another one is the fastest.
+
+    Attributes:
+      spec: the fastest.
+      above, then: if its own cost alone is more than `above` times what was measured, `then` is the fastest. Infinity
+        and None if no factor changes that.
+      below, rival: if the cost of `rival` alone is less than `below` times what was measured, `rival` is the fastest.
+        Of all rivals, the one that needs the least error. 0 and None if none gets there even free of cost.
+    """
+
+    spec: str
+    above: float
+    then: str | None
+    below: float
+    rival: str | None
+
+
+def lead(found: Sequence[Way], gbps: float) -> Lead:
+    """Returns who is the fastest, and how certainly so."""
+    first = fastest(found, gbps)
+    rivals = [way for way in found if way.spec != first.spec and way.steps is not None]
+    own, above, then = _costing(first), np.inf, None
+    if rivals and own > 0:
+        second = fastest(rivals, gbps)
+        above, then = 1 + (second.seconds(gbps) - first.seconds(gbps)) / own, second.spec
+    below, rival = 0.0, None
+    for way in rivals:
+        spare = first.seconds(gbps) - way.with_cost(0.0).seconds(gbps)
+        if spare > 0 and spare / _costing(way) > below:
+            below, rival = spare / _costing(way), way.spec
+    return Lead(first.spec, float(above), then, float(below), rival)
+
+
+def _costing(way: Way) -> float:
+    """The seconds of all the way that are compression."""
+    return (way.steps or 0.0) * way.compression_s

@@ -5,37 +5,23 @@
 
 The steps to the target and the bytes come from the runs recorded by `convergence`, the costs from `compression_cost`.
 `experiments.ways` says how they become times. In the paper's sizes, compression costs either nothing (an accelerator
-with time to spare) or what our core needs for each element. If a compressor wins only where compression is free, its
-cost decides. `experiments.sensitivity` says how far the winners depend on errors of measurement.
+with time to spare) or what our core needs for an element of a large array. If a compressor wins only where compression
+is free, its cost decides. `experiments.sensitivity` says how far the winners depend on errors of measurement.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from experiments import racers, sensitivity
+from experiments import racers, sensitivity, time_tables
 from experiments.paper import COUSINS
-from experiments.paper import SPEEDS as PAPERS_SPEEDS
-from experiments.recorded import BASELINE, Case, Groups, final_scores, grouped
+from experiments.recorded import BASELINE, Groups, final_scores, grouped
 from experiments.records import RESULTS, made_with, when
-from experiments.ways import OVERLAPS, Costs, Way, fastest, ways
-
-SPEEDS = (1, 10, 100)  # Gbit/s
-_SPEEDS = ", ".join(map(str, SPEEDS[:-1])) + f" and {SPEEDS[-1]}"
-SMALL, PAPER, FREE = SCALES = ("small", "paper", "paper, free")
-
-NAMED = 0.1
-"""A compressor is named as the fastest if it is so in this share of the draws, or more."""
-
-AllWays = Mapping[str, Mapping[Case, list[Way]]]
-"""scale -> case -> ways."""
-
-AllChances = Mapping[str, Mapping[Case, sensitivity.Chances]]
-"""scale -> case -> how often a compressor is the fastest."""
+from experiments.time_tables import FREE, PAPER, SCALES, SMALL, SPEEDS, AllChances, AllWays
+from experiments.ways import Costs, ways
 
 
 def all_ways_of(groups: Groups, costs: Costs) -> AllWays:
@@ -57,117 +43,6 @@ def all_chances_of(groups: Groups, costs: Costs) -> AllChances:
     }
 
 
-def table(all_ways: AllWays, all_chances: AllChances) -> str:
-    """Returns all ways as Markdown: steps to the target, speed-ups over float32 in a ring, and who is fastest."""
-    by_case = all_ways[SMALL]  # steps are those of our runs on all scales
-    reach = [spec for spec in _specs(by_case) if any(w.spec == spec and w.steps for f in by_case.values() for w in f)]
-    never = [f"`{spec}`" for spec in _specs(by_case) if spec not in reach]
-    lines = [
-        "## Steps to the target",
-        "",
-        "Relative to float32's. A dash: never reached, or not run. "
-        + (f"Nowhere reached by {', '.join(never)}." if never else ""),
-        "",
-        *_compared(by_case, reach, lambda way, ring: f"{way.steps / ring.steps:.2f}"),
-    ]
-
-    def speedups(way: Way, ring: Way) -> str:
-        return " / ".join(f"{ring.seconds(gbps) / way.seconds(gbps):.2f}" for gbps in SPEEDS)
-
-    for scale, by_case in all_ways.items():
-        lines += [
-            f"## {_TITLES[scale]}",
-            "",
-            f"Speed-up over float32 in a ring, in time to the target, at {_SPEEDS} Gbit/s.",
-            "",
-            *_compared(by_case, reach, speedups),
-            (
-                f"How often a compressor is the fastest, of {sensitivity.DRAWS} draws of the seeds and of the measured "
-                f"costs. Those below {NAMED:.0%} are not named."
-            ),
-            "",
-            "| fastest | " + " | ".join(f"{gbps} Gbit/s" for gbps in SPEEDS) + " |",
-            "|---|" + "---|" * len(SPEEDS),
-            *(
-                f"| {case.workload} | " + " | ".join(_often(chances[gbps]) for gbps in SPEEDS) + " |"
-                for case, chances in all_chances[scale].items()
-            ),
-            "",
-        ]
-    return "\n".join(lines)
-
-
-def _often(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"`{spec}` {share:.0%}" for spec, share in shares.items() if share >= NAMED)
-
-
-def _specs(by_case: Mapping[Case, list[Way]]) -> list[str]:
-    return list(dict.fromkeys(way.spec for found in by_case.values() for way in found))
-
-
-def _compared(by_case: Mapping[Case, list[Way]], specs: list[str], cell: Callable[[Way, Way], str]) -> list[str]:
-    """Returns a table: a compressor in each row, a workload in each column, and `cell` of a way and float32's."""
-    lines = ["| compressor | " + " | ".join(case.workload for case in by_case) + " |", "|---|" + "---:|" * len(by_case)]
-    for spec in specs:
-        cells = []
-        for found in by_case.values():
-            by_spec = {way.spec: way for way in found}
-            way = by_spec.get(spec)
-            cells.append(cell(way, by_spec[BASELINE]) if way is not None and way.steps is not None else "-")
-        lines.append(f"| `{spec}` | " + " | ".join(cells) + " |")
-    return [*lines, ""]
-
-
-def overlaps(all_ways: AllWays) -> str:
-    """Returns who is fastest in the paper's sizes if nothing overlaps, and by both models of the emulator."""
-    lines = [
-        "## What computation hides",
-        "",
-        (
-            "The fastest in the paper's sizes, by the means, and its speed-up over float32 in a ring: if nothing "
-            "overlaps, and if computation hides the same time or the same share of the communication as in the "
-            "paper's table 1."
-        ),
-        "",
-        "| cost | workload | Gbit/s | " + " | ".join(OVERLAPS) + " |",
-        "|---|---|---:|" + "---|" * len(OVERLAPS),
-    ]
-    for scale in (PAPER, FREE):
-        for case, found in all_ways[scale].items():
-            ring = next(way for way in found if way.spec == BASELINE)
-            for gbps in PAPERS_SPEEDS:
-                cells = []
-                for overlap in OVERLAPS:
-                    best = fastest(found, gbps, overlap)
-                    cells.append(f"`{best.spec}` {ring.seconds(gbps, overlap) / best.seconds(gbps, overlap):.2f}")
-                cost = "free" if scale == FREE else "ours"
-                lines.append(f"| {cost} | {case.workload} | {gbps} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", ""])
-
-
-def if_costs_were_others(all_ways: AllWays) -> str:
-    """Returns how far the winners depend on an error that all measured costs share, as Markdown."""
-    lines = [
-        "## If the costs were others",
-        "",
-        "The fastest, by the means, if all costs of compression are so many times what was measured.",
-        "",
-        "| scale | workload | Gbit/s | " + " | ".join(f"x {f:g}" for f in sensitivity.FACTORS) + " |",
-        "|---|---|---:|" + "---|" * len(sensitivity.FACTORS),
-    ]
-    for scale in (SMALL, PAPER):
-        for case, found in all_ways[scale].items():
-            for gbps in SPEEDS:
-                cells = [f"`{spec}`" for spec in sensitivity.by_factor(found, gbps).values()]
-                lines.append(f"| {scale} | {case.workload} | {gbps} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""])
-
-
-_TITLES = {
-    "small": "The small models, cost of compression measured on one core",
-    "paper": "The paper's sizes, our core's cost for each element",
-    "paper, free": "The paper's sizes, compression free of cost",
-}
 _SHORT = {"small": "as trained here", "paper": "paper's size, our cost", "paper, free": "paper's size, no cost"}
 
 
@@ -236,12 +111,15 @@ def main() -> None:
         "",
         (
             f"Runs that ended {when(runs)}; the pages of the studies have their commits and machines. Costs of "
-            f"compression: {made_with([costs])} The load average was {costs['load_average']:.1f} before."
+            f"compression: {made_with([costs])} The load average was {costs['load_average']:.1f} at "
+            f"the end, this program's own 1 included. {costs['stolen']:.1%} of the cores' time were stolen."
         ),
         "",
-        table(all_ways, all_chances_of(groups, costs)),
-        overlaps(all_ways),
-        if_costs_were_others(all_ways),
+        time_tables.costs_table(costs),
+        time_tables.table(all_ways, all_chances_of(groups, costs)),
+        time_tables.overlaps(all_ways),
+        time_tables.if_costs_were_others(all_ways),
+        time_tables.if_one_cost_were_another(all_ways),
     ]
     (RESULTS / "time_to_accuracy.md").write_text("\n".join(text))
     plot(all_ways, RESULTS / "time_to_accuracy.png")

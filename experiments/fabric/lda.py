@@ -18,7 +18,8 @@ import argparse
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +33,12 @@ from experiments.fabric.baselines import Start, asynchronous, ring
 from experiments.fabric.conditions import Cluster
 from experiments.fabric.race import Race, mean_age
 from experiments.fabric.scheduled import scheduled
-from experiments.records import RESULTS, Identified, append, read
+from experiments.records import RESULTS, Identified, append, by_id, read
 
 FILE = RESULTS / "fabric_lda.jsonl"
 TOPICS = 100
 ALPHA, BETA = 0.1, 0.01  # the priors of an article's topics and of a topic's words
+ITERATIONS = 300
 BLOCK = 16  # tokens that are drawn at once
 CLUSTER = Cluster("C1", "N1", step_seconds=0.18)  # "computation cost of 180ms", and as long an exchange as 100 MB take
 PAPER = {"ring": (145, 182), "fabric 30": (188, 139), "fabric 60": (239, 169), "async": (300, 1080)}
@@ -189,11 +191,15 @@ class Setting(Identified):
     iterations: int
 
 
+def settings(ways: Iterable[str], seeds: int, iterations: int) -> list[Setting]:
+    """Returns the races of ``run``."""
+    return [Setting(way, seed, iterations) for seed in range(seeds) for way in ways]
+
+
 def run(ways: Sequence[str], seeds: int, iterations: int) -> None:
     """Runs the races that are not recorded yet."""
-    settings = [Setting(way, seed, iterations) for seed in range(seeds) for way in ways]
-    done = {record["id"] for record in read(FILE)} if FILE.exists() else set()
-    missing = [s for s in settings if s.id not in done]
+    done = by_id(FILE)
+    missing = [s for s in settings(ways, seeds, iterations) if s.id not in done]
     with Progress() as progress:
         task = progress.add_task("races", total=len(missing))
         for setting in missing:
@@ -207,9 +213,11 @@ def run(ways: Sequence[str], seeds: int, iterations: int) -> None:
                 workers * setting.iterations,
                 workers,
             )
+            start = time.perf_counter()
             outcome = race.run(WAYS[setting.way], 1e6)
             result = {
                 "seconds": outcome.seconds,
+                "wall_seconds": round(time.perf_counter() - start, 1),
                 "dropped": outcome.dropped,
                 "mean_age": mean_age(outcome),
                 "scores": [(t, n // workers, score) for t, n, score in outcome.scores],
@@ -263,7 +271,7 @@ def main() -> None:
     running.add_argument("--seeds", type=int, default=1)
     shown = commands.add_parser("table")
     for one in (running, shown):
-        one.add_argument("--iterations", type=int, default=300)
+        one.add_argument("--iterations", type=int, default=ITERATIONS)
     arguments = parser.parse_args()
     if arguments.command == "run":
         run(arguments.ways.split(","), arguments.seeds, arguments.iterations)

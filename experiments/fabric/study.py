@@ -13,6 +13,7 @@ import argparse
 import dataclasses
 import math
 import statistics
+import time
 
 from rich.console import Console
 from rich.progress import Progress
@@ -23,7 +24,7 @@ from experiments.fabric.conditions import COMPUTE, Cluster
 from experiments.fabric.learner import Counter, Learner
 from experiments.fabric.race import Race, mean_age
 from experiments.fabric.scheduled import scheduled
-from experiments.records import RESULTS, Identified, append, read
+from experiments.records import RESULTS, Identified, append, by_id, read
 from experiments.workloads import get, kind
 from jaxina.testbed.schedule import SCHEDULES
 
@@ -85,7 +86,7 @@ def times(seeds: range) -> None:
 
 def train(settings: list[Setting]) -> None:
     """Runs the races that are not recorded yet."""
-    done = {record["id"] for record in read(FILE)}
+    done = by_id(FILE)
     missing = [s for s in settings if s.id not in done]
     with Progress() as progress:
         task = progress.add_task("races", total=len(missing))
@@ -94,9 +95,11 @@ def train(settings: list[Setting]) -> None:
             cluster = Cluster(setting.compute, setting.network)
             learner = Learner(get(setting.workload), cluster.workers, ROWS, setting.learning_rate, setting.seed)
             race = Race(setting.way, cluster, setting.seed, learner, setting.gradients, setting.score_every)
+            start = time.perf_counter()
             outcome = race.run(WAYS[setting.way], 1e6)
             result = {
                 "seconds": outcome.seconds,
+                "wall_seconds": round(time.perf_counter() - start, 1),
                 "gradients": outcome.gradients,
                 "dropped": outcome.dropped,
                 "mean_age": mean_age(outcome),
@@ -142,7 +145,7 @@ def _first(scores: list[tuple[float, int, float | None]], target: float) -> floa
     return next((t for t, _, score in scores if score is not None and score >= target), math.inf)
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     counted = commands.add_parser("times")
@@ -162,7 +165,31 @@ def main() -> None:
     shown.add_argument("--workload", default="vgg")
     shown.add_argument("--gradients", type=int, default=6000, help="of the races that are shown")
     shown.add_argument("--targets", default="80,90,94", help="scores, separated by commas")
-    arguments = parser.parse_args()
+    return parser
+
+
+def settings(arguments: argparse.Namespace) -> list[Setting]:
+    """Returns the races of ``train`` with these arguments."""
+    return [
+        Setting(
+            way.strip(),
+            arguments.compute,
+            arguments.network,
+            arguments.workload,
+            float(rate),
+            seed,
+            arguments.gradients,
+            arguments.score_every,
+            kind(arguments.workload).revision,
+        )
+        for seed in range(arguments.seeds)
+        for rate in arguments.rates.split(",")
+        for way in arguments.ways.split(";")
+    ]
+
+
+def main() -> None:
+    arguments = parser().parse_args()
     if arguments.command == "times":
         times(range(arguments.seeds))
         return
@@ -170,24 +197,7 @@ def main() -> None:
         targets = [float(target) for target in arguments.targets.split(",")]
         table(arguments.compute, arguments.network, arguments.workload, arguments.gradients, targets)
         return
-    train(
-        [
-            Setting(
-                way.strip(),
-                arguments.compute,
-                arguments.network,
-                arguments.workload,
-                float(rate),
-                seed,
-                arguments.gradients,
-                arguments.score_every,
-                kind(arguments.workload).revision,
-            )
-            for seed in range(arguments.seeds)
-            for rate in arguments.rates.split(",")
-            for way in arguments.ways.split(";")
-        ]
-    )
+    train(settings(arguments))
 
 
 if __name__ == "__main__":

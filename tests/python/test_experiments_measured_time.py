@@ -59,10 +59,15 @@ def test_the_table_says_who_is_first_by_both(tmp_path):
     assert ours["none"].measured == pytest.approx(ours["none"].model) == pytest.approx(4.2)
     assert ours["int8"].measured == pytest.approx(6.0) and ours["int8"].model == pytest.approx(1.5)
     page = table(document, runs)
-    assert "| 100 | `none` | 30 | 4.2 | 4.2 | 1.00 |" in page
-    assert "| 100 | `int8` | 30 | 6.0 | 1.5 | 4.00 |" in page
+    assert "| 100 | `none` | 30 | 4.2 (4.2 - 4.2) | 4.2 | 1.00 |" in page
+    assert "| 100 | `int8` | 30 | 6.0 (6.0 - 6.0) | 1.5 | 4.00 |" in page
     assert "| 100 | `topk` | never | - | - | - |" in page
     assert "* 100 Mbit/s: `none`, `int8`; by the model `int8`, `none`." in page
+    quick = {"none": measured(0.16), "int8": measured(0.14), "topk": measured(0.02, never)}
+    document["rounds"] += [{str(FAST): fast, "100": quick}]
+    page = table(document, runs)
+    assert "| 100 | `int8` | 30 | 5.1 (4.2 - 6.0) | 1.5 | 3.40 |" in page
+    assert "* 100 Mbit/s: `none` ~ `int8`; by the model `int8`, `none`." in page
     plot(document, runs, tmp_path / "measured_time.png")
     assert (tmp_path / "measured_time.png").stat().st_size > 0
 

@@ -117,8 +117,20 @@ def test_a_bias_is_found(monkeypatch):
 def test_the_check_of_rounding_begins_a_folder_of_results(tmp_path, monkeypatch):
     check = unbiased_rounding.Check("8 bits, up", 1, 0.5, 1.0)
     monkeypatch.setattr(unbiased_rounding, "run", lambda draws: [check])
-    monkeypatch.setattr(unbiased_rounding, "RESULTS", tmp_path / "new")
+    monkeypatch.setattr(unbiased_rounding, "FILE", tmp_path / "new/unbiased_rounding.json")
     monkeypatch.setattr("sys.argv", ["unbiased_rounding"])
     unbiased_rounding.main()
     document = json.loads((tmp_path / "new/unbiased_rounding.json").read_text())
     assert document["checks"] == [dataclasses.asdict(check)]
+    assert document["draws"] == unbiased_rounding.RECORDED and document["seconds"] >= 0 and document["finished"]
+
+
+def test_a_bias_is_no_result(tmp_path, monkeypatch):
+    """A result that is there counts as made, so the check would not be made again."""
+    check = unbiased_rounding.Check("8 bits, up", 1, 4.5, 1.0)
+    monkeypatch.setattr(unbiased_rounding, "run", lambda draws: [check])
+    monkeypatch.setattr(unbiased_rounding, "FILE", tmp_path / "unbiased_rounding.json")
+    monkeypatch.setattr("sys.argv", ["unbiased_rounding"])
+    with pytest.raises(SystemExit, match=r"biased: 4\.50"):
+        unbiased_rounding.main()
+    assert not list(tmp_path.iterdir())

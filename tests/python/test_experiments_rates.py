@@ -19,7 +19,18 @@ from rich.console import Console
 pytest.importorskip("flax")
 pytest.importorskip("optax")
 
-from experiments import convergence, durations, grid, rates, records, reproduce, search_noise, summarize, workloads
+from experiments import (
+    convergence,
+    durations,
+    grid,
+    pretrained,
+    rates,
+    records,
+    reproduce,
+    search_noise,
+    summarize,
+    workloads,
+)
 from experiments.claims import Claims
 from experiments.rates import Search
 from experiments.recorded import grouped
@@ -388,22 +399,6 @@ def test_a_stage_is_run_in_the_checkout_from_any_folder(tmp_path, monkeypatch, c
     assert capfd.readouterr().out == f"{tmp_path / 'mine/fixed_shift.jsonl'} has no runs yet\n"
 
 
-def test_a_stage_is_done_if_it_ended_and_what_it_made_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "RESULTS", tmp_path)
-    named = {"costs": reproduce.Analysis("compression_cost", "{results}/*_cost.json")}
-
-    def left():
-        (stage,) = reproduce.analyses(named, "small")
-        return stage.left, stage.seconds
-
-    (tmp_path / "compression_cost.json").touch()  # a checkout's: it was not made here
-    assert left() == ("not made", None)
-    records.append(tmp_path / "stages.jsonl", reproduce.Command("compression_cost"), {"seconds": 7.0})
-    assert left() == ("", 0.0)
-    (tmp_path / "compression_cost.json").unlink()
-    assert left() == ("not made", 7.0)
-
-
 def test_over_real_links_small_models_alone_are_measured():
     assert reproduce.unknown(["over real links"], "small") == ""
     assert "no stage has 'over real links'" in reproduce.unknown(["over real links"], "large")
@@ -413,7 +408,7 @@ def test_over_real_links_small_models_alone_are_measured():
 def test_models_that_are_built_on_and_tables_are_of_the_size_that_is_trained(tmp_path, monkeypatch, size):
     commands = []
     monkeypatch.setattr(reproduce, "_call", lambda command: commands.append(command) or 0)
-    monkeypatch.setattr(records, "RESULTS", tmp_path)
+    monkeypatch.setattr(pretrained, "FOLDER", tmp_path)
     reproduce.main(["--size", size, "--only", "base of lora"])
     base, tables = commands[:2]
     assert base == f"pretrained --size {size}" and tables.startswith(f"summarize --size {size} ")

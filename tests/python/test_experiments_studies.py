@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shutil
 
 import jax
 import pytest
@@ -31,6 +33,28 @@ def test_results_are_resumable_after_a_torn_line(tmp_path):
     assert record["setting"]["seed"] == 1
     assert record["provenance"]["versions"]["jax"] == jax.__version__
     assert len(record["provenance"]["commit"] or "-" * 40) == 40
+    assert re.fullmatch("[0-9a-f]{16}", record["provenance"]["code"])
+    assert re.fullmatch("[0-9a-f]{16}", record["provenance"]["native"])
+
+
+def test_the_code_of_a_result_is_known_by_what_its_files_hold(tmp_path):
+    """Also with uncommitted changes, which a commit does not say."""
+    package, other = tmp_path / "package", tmp_path / "copy" / "package"
+    (package / "inner").mkdir(parents=True)
+    (package / "inner/a.py").write_text("x = 1\n")
+    (package / "notes.txt").write_text("")
+    shutil.copytree(package, other)
+    (other / "notes.txt").write_text("no code")
+    before = records.code_hash([package])
+    assert before == records.code_hash([other]), "where a checkout lies does not count"
+    (package / "inner/a.py").write_text("x = 2\n")
+    changed = records.code_hash([package])
+    (package / "inner/a.py").rename(package / "inner/b.py")
+    assert len({before, changed, records.code_hash([package])}) == 3
+
+
+def test_a_process_says_what_code_it_has_loaded_at_first():
+    assert records.provenance() is records.provenance()
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Setting)])

@@ -179,7 +179,7 @@ def test_adapters_begin_as_the_base_and_only_they_are_trained(monkeypatch, tmp_p
     monkeypatch.setattr(decoder.Shakespeare, "lengths", Lengths(2, 2))
     whole, adapted = decoder.Shakespeare(), decoder.LoRA()
     base = pretrained.parameters(whole)
-    assert list(tmp_path.iterdir()) == [pretrained.file_of(whole)]
+    assert list(tmp_path.iterdir()) == [pretrained.file_of(decoder.Shakespeare, "small")]
     graph = nnx.graphdef(nnx.eval_shape(lambda: whole.network(nnx.Rngs(0))))
     batch = next(whole.batches(0))
 
