@@ -22,7 +22,7 @@ failed=()
 
 sanitized() {
   scripts/build_native.sh "build/native-$1" -DJAXINA_SANITIZE="$2"
-  ctest --test-dir "build/native-$1" --output-on-failure --no-tests=error --timeout 600 || failed+=("native, $2")
+  ctest --test-dir "build/native-$1" --output-on-failure --no-tests=error || failed+=("native, $2")
 }
 
 address() { sanitized address address,undefined; }
