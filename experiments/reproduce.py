@@ -38,6 +38,7 @@ CONFIGS = (  # in the order in which they run
     "convergence",
     "sixteen_workers",
     "fixed_shift",
+    "gan_one_rate",
     "transformers",
     "narrow_words",
     "training_breaks",
