@@ -12,14 +12,23 @@ HOUR = datetime.timedelta(hours=1)
 
 
 class Authority:
-    """Issues certificates into a folder."""
+    """Issues certificates into a folder. They have what OpenSSL's strict checks demand, as Python's from 3.13 on do."""
 
     def __init__(self, folder, name):
         self.folder, self.name = folder, name
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        own = self._builder(self.subject, self.key, NOW - HOUR, NOW + HOUR).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        signs = dict.fromkeys(
+            (
+                *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+                *("key_agreement", "encipher_only", "decipher_only"),
+            ),
+            False,
+        ) | {"key_cert_sign": True, "crl_sign": True}
+        own = (
+            self._builder(self.subject, self.key, NOW - HOUR, NOW + HOUR)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.KeyUsage(**signs), critical=True)
         )
         self.file = self._write(
             f"{name}.pem", own.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
@@ -34,6 +43,8 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(begins)
             .not_valid_after(ends)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
 
     def _write(self, name, content):
