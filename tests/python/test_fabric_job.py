@@ -260,6 +260,17 @@ def test_a_late_update_is_waited_for_as_long_as_patience_lasts():
     assert list(small.said(small.server)[0].abandon.names) == [name]
 
 
+def assert_the_replica_gets_what_comes_later(small):
+    """The first worker dies after turn 0 is decided. The second one's update is sent to the replica nevertheless."""
+    small.job.left(small.workers[0], 2)
+    later = small.ready(small.workers[1], version=1)
+    small.said(small.workers[1])
+    small.job.tick(3)
+    small.job.tick(SECOND)  # nothing else is to be planned, so the replica catches up
+    sent = [message.send for message in small.said(small.workers[1])]
+    assert ("replica", later) in [(send.way.host, send.name) for send in sent]
+
+
 def test_a_lost_update_of_a_worker_that_is_gone_keeps_no_others_from_the_replica():
     """World 101051 found it: the replica then stayed behind for ever."""
     small = Small(replica=True, rate=1000)
@@ -268,13 +279,7 @@ def test_a_lost_update_of_a_worker_that_is_gone_keeps_no_others_from_the_replica
     assert lost in [update.name for update in small.job.scheduler.replica.pending]
     small.hear(small.server, 1, decided=pb.Decided(committed=[False]))
     small.hear(small.replica, 1, received=pb.Received(turns=1))
-    small.job.left(small.workers[0], 2)
-    later = small.ready(small.workers[1], version=1)
-    small.said(small.workers[1])
-    small.job.tick(3)
-    small.job.tick(SECOND)  # nothing else is to be planned, so the replica catches up
-    sent = [message.send for message in small.said(small.workers[1])]
-    assert ("replica", later) in [(send.way.host, send.name) for send in sent]
+    assert_the_replica_gets_what_comes_later(small)
 
 
 def test_an_update_that_came_to_the_replica_with_the_model_keeps_no_others_from_it():
@@ -285,13 +290,7 @@ def test_an_update_that_came_to_the_replica_with_the_model_keeps_no_others_from_
     assert len(small.job.scheduler.replica.pending) == 1
     small.hear(small.server, 1, decided=pb.Decided(committed=[True]))
     small.hear(small.replica, 1, received=pb.Received(turns=1))  # it has loaded the server's model
-    small.job.left(small.workers[0], 2)
-    later = small.ready(small.workers[1], version=1)
-    small.said(small.workers[1])
-    small.job.tick(3)
-    small.job.tick(SECOND)  # nothing else is to be planned, so the replica catches up
-    sent = [message.send for message in small.said(small.workers[1])]
-    assert ("replica", later) in [(send.way.host, send.name) for send in sent]
+    assert_the_replica_gets_what_comes_later(small)
 
 
 def test_the_model_is_given_to_the_replica_once_until_it_is_there_by_plan():
