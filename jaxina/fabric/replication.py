@@ -76,7 +76,7 @@ class Replica:
         self._pending = [update for update in self._pending if update.name not in names]
         self._flying = [(update, end) for update, end in self._flying if update.name not in names]
 
-    def has(self, names: Collection[int]) -> None:
+    def received(self, names: Collection[int]) -> None:
         """The replica says that it has these updates, by whatever way: the server's model may have brought them. Nobody
         needs to send them any more."""
         for update in (*(update for update, _ in self._flying), *self._pending):

@@ -165,7 +165,7 @@ class Scheduler:
     def replicated(self, names: Iterable[int]) -> None:
         """The replica, if there is one, has these updates."""
         if self._replica is not None:
-            self._replica.has(set(names))
+            self._replica.received(set(names))
 
     def lose_replica(self) -> None:
         """There is no replica any more."""
