@@ -175,7 +175,8 @@ momentum, three of the five got most of the loss back, and on none was the mean 
 
 **The state** is a tree like the parameters for each kind of array, as optimizers have it. `all_reduce_mean` shows how
 `optax.tree_map_params` makes its shardings from those of the parameters. Leaves of one shape are computed as one, which
-saves time to compile (`python -m experiments.compilation_cost`).
+saves time to compile: an update of 148 leaves of 8 shapes takes 5 to 15 s on two cores
+(`python -m experiments.compilation_cost`).
 
 **What is gathered** is decoded and summed worker by worker: no array for each worker is in memory. Top-k and the other
 sparse compressors add their elements to the sum, so more workers cost them little
