@@ -170,7 +170,7 @@ of the later step that sends it.
 **Error feedback and momentum** work badly together if little is sent. An element that was held back arrives many steps
 late, all at once. Momentum then repeats it for several steps. With Top-1 %, try the optimizer without momentum:
 `optax.adam(rate, b1=0)`, or SGD without momentum at up to ten times the rate. In the
-[study](experiments.md#momentum-and-error-feedback), Top-1 % was worse than float32 on five of six workloads. Without
+[study](studies.md#momentum-and-error-feedback), Top-1 % was worse than float32 on five of six workloads. Without
 momentum, three of the five got most of the loss back, and on none was the mean worse.
 
 **The state** is a tree like the parameters for each kind of array, as optimizers have it. `all_reduce_mean` shows how
