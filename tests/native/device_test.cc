@@ -234,7 +234,8 @@ TEST(Devices, AProcessThatDiesWhileItsDeviceHasTheSlotIsAnErrorForTheOther) {
     Many many(1);
     many.devices[0]->hold(kFirstWithData);
     Cluster cluster({configs[0]});
-    std::future<Status> done = cluster.submit(0, many.collective(0, many.tensor(0, kOneChunk, 1), kOneChunk));
+    [[maybe_unused]] const std::future<Status> done =
+        cluster.submit(0, many.collective(0, many.tensor(0, kOneChunk, 1), kOneChunk));
     while (many.devices[0]->batches() < kFirstWithData) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so that the other is refused its turn
     raise(SIGKILL);

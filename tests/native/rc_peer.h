@@ -72,7 +72,7 @@ class FaultyWire {
  public:
   FaultyWire(const Faults& faults, std::mt19937_64& random) : faults_(faults), random_(random) {}
 
-  void send(Bytes packet, Nanoseconds now) {
+  void send(const Bytes& packet, Nanoseconds now) {
     if (happens(faults_.loss)) return;
     const bool twice = happens(faults_.duplication);
     for (int copy = 0; copy < 1 + twice; ++copy) {

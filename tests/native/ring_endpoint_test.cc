@@ -108,7 +108,7 @@ TEST(RingEndpoint, WorkersThatSumDifferentThingsGetAnErrorThatNamesThem) {
   const auto named =
       std::find_if(ended.begin(), ended.end(), [](const Status& s) { return s.code == ErrorCode::kMismatch; });
   ASSERT_NE(named, ended.end());
-  EXPECT_NE(named->message.find("1"), std::string::npos) << named->message;
+  EXPECT_NE(named->message.find('1'), std::string::npos) << named->message;
   for (const Status& status : ended) EXPECT_FALSE(status.ok());
 }
 

@@ -36,6 +36,13 @@ constexpr std::uint64_t kSend = 1, kReceive = 2;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorCode::kSystem, what + ": " + std::strerror(errno)); }
 
+// Some calls of libibverbs return the error, and need not set errno.
+void succeed(int error, const char* call) {
+  if (error == 0) return;
+  errno = error;
+  fail(call);
+}
+
 // What a worker tells the other one before they begin.
 struct End {
   std::uint32_t out, in, rkey;
@@ -171,13 +178,13 @@ class Worker {
   }
 
   static void modify(ibv_qp* pair, ibv_qp_attr& attributes, int mask) {
-    if ((errno = ibv_modify_qp(pair, &attributes, mask)) != 0) fail("ibv_modify_qp");
+    succeed(ibv_modify_qp(pair, &attributes, mask), "ibv_modify_qp");
   }
 
   void post_receive() {
     ibv_recv_wr request{}, *bad = nullptr;
     request.wr_id = kReceive;
-    if ((errno = ibv_post_recv(in_.get(), &request, &bad)) != 0) fail("ibv_post_recv");
+    succeed(ibv_post_recv(in_.get(), &request, &bad), "ibv_post_recv");
   }
 
   // Where a message of the other worker lies. Message m + WINDOW may come before this worker has looked at message m,
@@ -201,7 +208,7 @@ class Worker {
     request.send_flags = IBV_SEND_SIGNALED;
     request.imm_data = htonl(static_cast<std::uint32_t>(posted_));
     request.wr.rdma = {.remote_addr = other_.memory + place_of(posted_), .rkey = other_.rkey};
-    if ((errno = ibv_post_send(out_.get(), &request, &bad)) != 0) fail("ibv_post_send");
+    succeed(ibv_post_send(out_.get(), &request, &bad), "ibv_post_send");
     ++posted_;
   }
 
