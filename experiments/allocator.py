@@ -1,20 +1,20 @@
-"""Keeps the memory that XLA's CPU programs free, for the next step."""
+"""Gives a program of the experiments the malloc of `jaxina run`'s workers."""
 
 from __future__ import annotations
 
-import ctypes
+import os
+import sys
 
-# Parameters of glibc's mallopt(3).
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+from jaxina.cli import worker_memory
 
 
-def keep_freed_memory() -> None:
-    """Lets glibc keep what is freed. Without glibc it does nothing.
+def like_a_worker() -> None:
+    """Starts this program again if its malloc does not keep what is freed. glibc reads that at a process's start.
 
-    XLA's CPU programs get their buffers from malloc. glibc maps each large one anew, so every step faults in the same
-    pages again. Results are the same.
+    XLA's CPU programs get their buffers from malloc. As it comes, glibc maps each large one anew, so every step faults
+    in the same pages again. Results are the same. With other C libraries the second start changes nothing.
     """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "gnu_get_libc_version"):
-        for parameter, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 1 << 28)):
-            libc.mallopt(parameter, value)
+    (name, settings), *_ = worker_memory.keeping({}).items()
+    if settings not in os.environ.get(name, ""):
+        sys.stdout.flush()
+        os.execve(sys.executable, sys.orig_argv, os.environ | worker_memory.keeping(os.environ))

@@ -1,6 +1,7 @@
 """Measures what each compressor costs: processor time of one core for each element of a worker's gradient, and bytes.
 
     python -m experiments.compression_cost         # writes results/compression_cost.json
+    python -m experiments.compression_cost --plain # prints the costs with malloc as it comes, writes nothing
 
 The cost is what one worker does in a step: all of `Compressor.update` for its own gradient and, for compressors that
 gather, decoding the other workers' payloads. The gradient is one matrix of normally distributed elements. It has three
@@ -11,6 +12,9 @@ What jaxina's native codec encodes and decodes itself, in a job, is timed as suc
 Such a sum stays in the process, so nothing is sent. Its time holds the adding, too. `int32` is then a psum of float32,
 which has its bits. The costs of the same compressors in JAX, for those who simulate them, are beside.
 
+Memory is kept as in the workers of `jaxina run` (docs/performance.md, "Memory"). Without that, the pages of a large
+array are new in each step, and an element costs up to twice as much.
+
 For comparison, the study also measures for each workload the time to differentiate a worker's share of the batch. It
 measures processor time, not wall-clock time, because a busy machine disturbs processor time less. All repetitions are
 recorded. They go round all compressors, so that no compressor has a busy minute alone.
@@ -18,6 +22,7 @@ recorded. They go round all compressors, so that no compressor has a busy minute
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -35,6 +40,7 @@ from rich.progress import track
 
 import jaxina
 from experiments import documents, grid, workloads
+from experiments.allocator import like_a_worker
 from experiments.paper import COUSINS
 from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
@@ -63,6 +69,7 @@ def settings() -> dict[str, Any]:
     """Returns what a document of this study is made of."""
     return {
         "workers": WORKERS,
+        "memory": "kept",
         "compressors": {spec: compressor.revision for spec, compressor in chosen().items()},
         "native": list(NATIVE),
         "shapes": [list(shape) for shape in SHAPES],
@@ -71,6 +78,28 @@ def settings() -> dict[str, Any]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures what each compressor costs.")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="do not keep freed memory, as in processes that `jaxina run` did not start; this writes no file",
+    )
+    plain = parser.parse_args().plain
+    if not plain:
+        like_a_worker()
+    document = measured()
+    for kind, words in (("compression_ns", ""), ("native_ns", ", by jaxina's codec, with the sum")):
+        for spec, sizes in document[kind].items():
+            shown = ", ".join(f"{ns['median']:.1f} ({ns['low']:.1f} to {ns['high']:.1f})" for ns in sizes.values())
+            print(f"{spec}{words}: {shown} ns an element")
+    if not plain:
+        FILE.parent.mkdir(parents=True, exist_ok=True)
+        FILE.write_text(json.dumps(document, indent=1) + "\n")
+        print(FILE)
+
+
+def measured() -> dict[str, Any]:
+    """Measures in this process, and returns the document."""
     # One thread, like a worker that has one core for this work. JAX reads the variable when its first device is used.
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
     making = documents.Making()
@@ -100,13 +129,7 @@ def main() -> None:
     document["traffic"] = {
         spec: traffic(compressor, _gradient(SHAPES[-1])) for spec, compressor in track(by_spec.items(), "bytes")
     }
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(document | making.ended(), indent=1) + "\n")
-    for kind, words in (("compression_ns", ""), ("native_ns", ", by jaxina's codec, with the sum")):
-        for spec, sizes in document[kind].items():
-            shown = ", ".join(f"{ns['median']:.1f} ({ns['low']:.1f} to {ns['high']:.1f})" for ns in sizes.values())
-            print(f"{spec}{words}: {shown} ns an element")
-    print(FILE)
+    return document | making.ended()
 
 
 def _gradient(shape: tuple[int, int]) -> jax.Array:

@@ -31,7 +31,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import jaxina
 from experiments import rates, records, study_file, workloads
-from experiments.allocator import keep_freed_memory
+from experiments.allocator import like_a_worker
 from experiments.claims import Claims
 from experiments.grid import DEFAULT, Grid
 from experiments.pretrained import FOLDER
@@ -58,7 +58,6 @@ def main(arguments: list[str] | None = None) -> None:
         study = _chosen(study, options)
         study.entries()  # raises if a compressor that was named does not exist
         jax.config.update("jax_num_cpu_devices", max(study.workers))
-        keep_freed_memory()
         Study(study).run()
 
 
@@ -225,4 +224,5 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    like_a_worker()
     main()
