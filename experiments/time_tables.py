@@ -167,8 +167,8 @@ def costs_table(costs: Costs) -> str:
         "",
         (
             f"Nanoseconds of one core's processor time for an element of a matrix of so many, with {costs['workers']} "
-            "workers: the median, and the tenth and ninetieth percentile. *jaxina* is its own codec, in a job, with "
-            "the sum. Bytes are those of the largest matrix, for an element."
+            "workers: the median, and the tenth and ninetieth percentile. Freed memory is kept, as in the workers of "
+            "`jaxina run`. *jaxina* is its own codec, in a job, with the sum. Bytes are those of the largest matrix, for an element."
         ),
         "",
         "| compressor | " + " | ".join(f"{int(size):,}" for size in sizes) + " | sent | received |",
