@@ -10,9 +10,11 @@ while [ "$1" != -- ]; do
 done
 shift
 export JAXINA_AGGREGATOR=${JAXINA_AGGREGATOR:-direct}
+# Workers keep freed memory, as those of `jaxina run` do: docs/clusters.md, "Memory".
+export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.mmap_threshold=1099511627776:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1}
 # mpirun passes on variables by name only.
 forward=()
-for name in $(compgen -e | grep -E '^(JAXINA|JAX)_'); do
+for name in $(compgen -e | grep -E '^(JAXINA_|JAX_|GLIBC_TUNABLES$)'); do
   forward+=(-x "$name")
 done
 exec mpirun -n "$workers" --bind-to none "${forward[@]}" "${options[@]}" "${PYTHON:-python3}" "$@"

@@ -12,6 +12,8 @@ import pytest
 import yaml
 from patience import PATIENCE
 
+from jaxina.cli import worker_memory
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROGRAM = str(DEPLOY / "sum.py")
 WORKERS = 4
@@ -64,6 +66,24 @@ def test_mpiruns_file_starts_workers_that_sum():
     command = [DEPLOY / "mpirun/train.sh", str(WORKERS), "--oversubscribe", *root, "--", PROGRAM]
     settings = environment(PYTHON=sys.executable)
     check(subprocess.run(command, env=settings, capture_output=True, text=True, timeout=PATIENCE))
+
+
+@pytest.mark.parametrize("name", ["slurm/train.sbatch", "mpirun/train.sh", "kubernetes/job.yaml"])
+def test_workers_have_the_memory_settings_of_jaxina_run(name):
+    (settings,) = worker_memory.keeping({}).values()
+    assert settings in (DEPLOY / name).read_text()
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Debian's package openmpi-bin")
+@pytest.mark.parametrize("given", [{}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}], ids=["default", "user's"])
+def test_mpirun_passes_the_memory_settings_on(given, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import os; print(os.environ['GLIBC_TUNABLES'])")
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    command = [DEPLOY / "mpirun/train.sh", "2", "--oversubscribe", *root, "--", program]
+    plain = {name: value for name, value in environment(PYTHON=sys.executable).items() if name != "GLIBC_TUNABLES"}
+    ran = subprocess.run(command, env=plain | given, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.stdout.split() == 2 * [*(given or worker_memory.keeping({})).values()], ran.stderr
 
 
 @pytest.mark.parametrize("name", ["job", "switch"])
