@@ -14,7 +14,7 @@ def like_a_worker() -> None:
     XLA's CPU programs get their buffers from malloc. As it comes, glibc maps each large one anew, so every step faults
     in the same pages again. Results are the same. With other C libraries the second start changes nothing.
     """
-    (name, settings), *_ = worker_memory.keeping({}).items()
-    if settings not in os.environ.get(name, ""):
+    settings = worker_memory.keeping({})[worker_memory.VARIABLE]
+    if settings not in os.environ.get(worker_memory.VARIABLE, ""):
         sys.stdout.flush()
         os.execve(sys.executable, sys.orig_argv, os.environ | worker_memory.keeping(os.environ))

@@ -1,7 +1,6 @@
 """Measures what each compressor costs: processor time of one core for each element of a worker's gradient, and bytes.
 
     python -m experiments.compression_cost         # writes results/compression_cost.json
-    python -m experiments.compression_cost --plain # prints the costs with malloc as it comes, writes nothing
 
 The cost is what one worker does in a step: all of `Compressor.update` for its own gradient and, for compressors that
 gather, decoding the other workers' payloads. The gradient is one matrix of normally distributed elements. It has three
@@ -12,8 +11,8 @@ What jaxina's native codec encodes and decodes itself, in a job, is timed as suc
 Such a sum stays in the process, so nothing is sent. Its time holds the adding, too. `int32` is then a psum of float32,
 which has its bits. The costs of the same compressors in JAX, for those who simulate them, are beside.
 
-Memory is kept as in the workers of `jaxina run` (docs/performance.md, "Memory"). Without that, the pages of a large
-array are new in each step, and an element costs up to twice as much.
+Freed memory is kept, as in the workers of `jaxina run` (docs/performance.md, "Memory"). The largest size is measured
+with malloc as it comes, too. An array of more than 32 MiB then has new pages in every step.
 
 For comparison, the study also measures for each workload the time to differentiate a worker's share of the batch. It
 measures processor time, not wall-clock time, because a busy machine disturbs processor time less. All repetitions are
@@ -22,12 +21,15 @@ recorded. They go round all compressors, so that no compressor has a busy minute
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -44,9 +46,10 @@ from experiments.allocator import like_a_worker
 from experiments.paper import COUSINS
 from experiments.racers import OTHER_MOMENTUM, WORKERS
 from experiments.recorded import BASELINE
-from experiments.records import RESULTS
+from experiments.records import RESULTS, ROOT
 from jaxina import compressors
 from jaxina.bench.stolen_time import StolenTime
+from jaxina.cli import worker_memory
 from jaxina.compressors import GATHER, Compressor, Context
 
 FILE = RESULTS / "compression_cost.json"
@@ -78,58 +81,71 @@ def settings() -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures what each compressor costs.")
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="do not keep freed memory, as in processes that `jaxina run` did not start; this writes no file",
-    )
-    plain = parser.parse_args().plain
-    if not plain:
-        like_a_worker()
-    document = measured()
+    like_a_worker()
+    if os.environ[worker_memory.VARIABLE] != worker_memory.keeping({})[worker_memory.VARIABLE]:
+        raise SystemExit(f"unset {worker_memory.VARIABLE}: it decides what is measured")
+    making = documents.Making()
+    stolen = StolenTime()
+    _have_one_core()
+    calls = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
+    document = settings() | {"gradient_ms": spread("gradients", calls, 1.0)} | costs(SHAPES)
+    document["malloc_as_it_comes"] = _costs_with_malloc_as_it_comes()
+    # The load counts this program, too: with nothing else to do it is 1.
+    document |= {"load_average": os.getloadavg()[0], "stolen": stolen.share()}
+    document["traffic"] = {
+        spec: traffic(compressor, _gradient(SHAPES[-1])) for spec, compressor in track(chosen().items(), "bytes")
+    }
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(json.dumps(document | making.ended(), indent=1) + "\n")
     for kind, words in (("compression_ns", ""), ("native_ns", ", by jaxina's codec, with the sum")):
         for spec, sizes in document[kind].items():
             shown = ", ".join(f"{ns['median']:.1f} ({ns['low']:.1f} to {ns['high']:.1f})" for ns in sizes.values())
             print(f"{spec}{words}: {shown} ns an element")
-    if not plain:
-        FILE.parent.mkdir(parents=True, exist_ok=True)
-        FILE.write_text(json.dumps(document, indent=1) + "\n")
-        print(FILE)
+    print(FILE)
 
 
-def measured() -> dict[str, Any]:
-    """Measures in this process, and returns the document."""
-    # One thread, like a worker that has one core for this work. JAX reads the variable when its first device is used.
+def _have_one_core() -> None:
+    """Makes this process like a worker that has one core for this work.
+
+    JAX reads the variable when its first device is used.
+    """
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-    making = documents.Making()
     jax.config.update("jax_num_cpu_devices", 2)  # those of `native`
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-    stolen = StolenTime()
+
+
+def costs(shapes: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Returns the "compression_ns" and "native_ns" of gradients of these shapes: by spec and number of elements."""
     by_spec = chosen()
-    document = settings()
-    calls = {name: differentiation(name, WORKERS) for name in track(list(COUSINS), "compiling gradients")}
-    document["gradient_ms"] = spread("gradients", calls, 1.0)
-    costs: dict[str, Any] = {spec: {} for spec in by_spec}
-    carried: dict[str, Any] = {name: {} for name in NATIVE}
+    compression_ns: dict[str, Any] = {spec: {} for spec in by_spec}
+    native_ns: dict[str, Any] = {name: {} for name in NATIVE}
     job = jaxina.init(aggregator="embedded")
-    for shape in SHAPES:
+    for shape in shapes:
         gradient, elements = _gradient(shape), math.prod(shape)
         compressions = {spec: compression(compressor, gradient, WORKERS) for spec, compressor in by_spec.items()}
         for spec, times in spread(f"{elements:,} elements", compressions, 1e6 / elements).items():
-            costs[spec][str(elements)] = times
+            compression_ns[spec][str(elements)] = times
         sums = {name: native(compressors.get(spec), gradient) for name, spec in NATIVE.items()}
         for name, times in spread(f"{elements:,} elements, jaxina", sums, 1e6 / (2 * elements)).items():
-            carried[name][str(elements)] = times
-    wanted = len(SHAPES) * len(NATIVE) * REPETITIONS
-    assert job.statistics()["collectives"] >= wanted, "jaxina has carried the psums"
-    # The load counts this program, too: with nothing else to do it is 1.
-    document |= {"load_average": os.getloadavg()[0], "stolen": stolen.share()}
-    document |= {"compression_ns": costs, "native_ns": carried}
-    document["traffic"] = {
-        spec: traffic(compressor, _gradient(SHAPES[-1])) for spec, compressor in track(by_spec.items(), "bytes")
-    }
-    return document | making.ended()
+            native_ns[name][str(elements)] = times
+    assert job.statistics()["collectives"] >= len(shapes) * len(NATIVE) * REPETITIONS, "jaxina has carried the psums"
+    jaxina.shutdown()
+    return {"compression_ns": compression_ns, "native_ns": native_ns}
+
+
+def _costs_with_malloc_as_it_comes() -> dict[str, Any]:
+    """Returns the `costs` of the largest gradient in a process that does not keep freed memory."""
+    environment = {name: value for name, value in os.environ.items() if name != worker_memory.VARIABLE}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "costs.json"
+        code = f"from experiments import compression_cost; compression_cost.write_costs_of_the_largest({str(file)!r})"
+        subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, check=True)
+        return json.loads(file.read_text())
+
+
+def write_costs_of_the_largest(file: str) -> None:
+    _have_one_core()
+    Path(file).write_text(json.dumps(costs(SHAPES[-1:])))
 
 
 def _gradient(shape: tuple[int, int]) -> jax.Array:

@@ -37,11 +37,8 @@ def read(file: Path) -> dict[str, Any] | None:
 
 
 def is_current(document: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    """Returns whether a document has these settings.
-
-    Older documents do not say all of their settings. What a document does not say counts as equal.
-    """
-    return all(document.get(name, value) == value for name, value in settings.items())
+    """Returns whether a document has these settings. One that lacks a setting is out of date."""
+    return all(name in document and document[name] == value for name, value in settings.items())
 
 
 def revisions(names: Collection[str]) -> dict[str, int]:

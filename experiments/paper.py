@@ -53,6 +53,11 @@ class Profile:
     size_mb: float
     at: dict[int, Measured]
 
+    @property
+    def elements(self) -> float:
+        """How many float32 the model has."""
+        return self.size_mb * 1e6 / 4
+
 
 def _profile(size_mb: float, *measured: tuple[float, float, float]) -> Profile:
     return Profile(

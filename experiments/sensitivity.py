@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.recorded import Record
+from experiments.recorded import BASELINE, Record
 from experiments.ways import Costs, Way, fastest, ways
 
 FACTORS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -92,6 +92,30 @@ def lead(found: Sequence[Way], gbps: float) -> Lead:
         if spare > 0 and spare / _costing(way) > below:
             below, rival = spare / _costing(way), way.spec
     return Lead(first.spec, float(above), then, float(below), rival)
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowance:
+    """What a ring's own additions and copies may cost a core before another way is as fast. They are not counted.
+
+    Attributes:
+      ns: for an element, 0 if another way is faster anyway.
+      spec: the other way.
+    """
+
+    ns: float
+    spec: str
+
+
+def rings_allowance(found: Sequence[Way], gbps: float) -> Allowance | None:
+    """Returns what the ring's own work may cost, in the paper's sizes; None if only the ring reaches the target."""
+    ring = next(way for way in found if way.spec == BASELINE)
+    others = [way for way in found if way is not ring and way.steps is not None]
+    if not others or ring.profile is None or ring.steps is None:
+        return None
+    second = fastest(others, gbps)
+    spare_s = max(0.0, second.seconds(gbps) - ring.seconds(gbps))
+    return Allowance(spare_s / ring.steps / ring.profile.elements * 1e9, second.spec)
 
 
 def _costing(way: Way) -> float:

@@ -28,6 +28,9 @@ _TITLES = {
     "paper, free": "The paper's sizes, compression free of cost",
 }
 
+PLAIN = "plain"
+"""The column of costs with malloc as it comes."""
+
 
 def table(all_ways: AllWays, all_chances: AllChances) -> str:
     """Returns all ways as Markdown: steps to the target, speed-ups over float32 in a ring, and who is fastest."""
@@ -159,6 +162,27 @@ def if_one_cost_were_another(all_ways: AllWays) -> str:
     return "\n".join([*lines, ""])
 
 
+def if_the_ring_cost_something(all_ways: AllWays) -> str:
+    """Returns how far the ring's lead depends on what its own work costs, as Markdown."""
+    lines = [
+        "## If the ring's own work cost something",
+        "",
+        (
+            "What a ring's additions and copies cost a core is not counted. In the paper's sizes, if they cost more "
+            "than so many nanoseconds for an element, the one beside it is faster than the ring, by the means. A dash: "
+            "something is faster anyway."
+        ),
+        "",
+        "| workload | " + " | ".join(f"{gbps} Gbit/s" for gbps in SPEEDS) + " |",
+        "|---|" + "---|" * len(SPEEDS),
+    ]
+    for case, found in all_ways[PAPER].items():
+        allowed = [sensitivity.rings_allowance(found, gbps) for gbps in SPEEDS]
+        cells = [f"{of.ns:.2f}: `{of.spec}`" if of is not None and of.ns > 0 else "-" for of in allowed]
+        lines.append(f"| {case.workload} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
 def costs_table(costs: Costs) -> str:
     """Returns what compression costs and sends, as Markdown."""
     sizes = sorted(next(iter(costs["compression_ns"].values())), key=int)
@@ -168,15 +192,17 @@ def costs_table(costs: Costs) -> str:
         (
             f"Nanoseconds of one core's processor time for an element of a matrix of so many, with {costs['workers']} "
             "workers: the median, and the tenth and ninetieth percentile. Freed memory is kept, as in the workers of "
-            "`jaxina run`. *jaxina* is its own codec, in a job, with the sum. Bytes are those of the largest matrix, for an element."
+            f"`jaxina run`; but in {PLAIN} malloc is as it comes. *jaxina* is its own codec, in a job, with the sum. "
+            "Bytes are those of the largest matrix, for an element."
         ),
         "",
-        "| compressor | " + " | ".join(f"{int(size):,}" for size in sizes) + " | sent | received |",
-        "|---|" + "---:|" * (len(sizes) + 2),
+        f"| compressor | {' | '.join(f'{int(size):,}' for size in sizes)} | {PLAIN} | sent | received |",
+        "|---|" + "---:|" * (len(sizes) + 3),
     ]
     for kind, by in (("compression_ns", ""), ("native_ns", ", jaxina")):
         for spec, measured in costs[kind].items():
-            cells = [f"{ns['median']:.1f} ({ns['low']:.1f} - {ns['high']:.1f})" for ns in map(measured.get, sizes)]
+            times = [*map(measured.get, sizes), costs["malloc_as_it_comes"][kind][spec][sizes[-1]]]
+            cells = [f"{ns['median']:.1f} ({ns['low']:.1f} - {ns['high']:.1f})" for ns in times]
             sent = costs["traffic"][spec]
             cells += [f"{sent[way]:.3g}" for way in ("sent", "received")]
             lines.append(f"| `{spec}`{by} | " + " | ".join(cells) + " |")

@@ -120,6 +120,7 @@ def main() -> None:
         time_tables.overlaps(all_ways),
         time_tables.if_costs_were_others(all_ways),
         time_tables.if_one_cost_were_another(all_ways),
+        time_tables.if_the_ring_cost_something(all_ways),
     ]
     (RESULTS / "time_to_accuracy.md").write_text("\n".join(text))
     plot(all_ways, RESULTS / "time_to_accuracy.png")

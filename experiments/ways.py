@@ -119,7 +119,7 @@ def ways(by_compressor: Mapping[str, Sequence[Record]], costs: Costs, at_papers_
     parameters = first["outcome"]["parameters"]
     target, higher = target_of(baseline), first["outcome"]["higher_is_better"]
     profile = paper.PROFILES[paper.COUSINS[name]] if at_papers_size else None
-    elements = profile.size_mb * 1e6 / 4 if profile else parameters
+    elements = profile.elements if profile else parameters
     compute_ms = _computation_ms(profile) if profile else costs["gradient_ms"][name]["median"]
     found = []
     for spec, runs in by_compressor.items():

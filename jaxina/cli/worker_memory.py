@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+VARIABLE = "GLIBC_TUNABLES"
+"""glibc reads it when a process starts."""
+
 _NEVER = 1 << 40  # bytes; no piece is that large
 _TUNABLES = {
     "glibc.malloc.mmap_threshold": _NEVER,  # large pieces come from the heap too
@@ -23,5 +26,5 @@ def keeping(environ: Mapping[str, str]) -> dict[str, str]:
     Tunables that `environ` sets take precedence. Other C libraries and other mallocs ignore the variable.
     """
     own = ":".join(f"{name}={value}" for name, value in _TUNABLES.items())
-    given = environ.get("GLIBC_TUNABLES")
-    return {"GLIBC_TUNABLES": f"{own}:{given}" if given else own}
+    given = environ.get(VARIABLE)
+    return {VARIABLE: f"{own}:{given}" if given else own}
