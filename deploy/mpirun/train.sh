@@ -11,7 +11,10 @@ done
 shift
 export JAXINA_AGGREGATOR=${JAXINA_AGGREGATOR:-direct}
 # Workers keep freed memory, as those of `jaxina run` do: docs/clusters.md, "Memory".
-export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.mmap_threshold=1099511627776:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1}
+if [ "${JAXINA_KEEP_MEMORY:-yes}" != no ]; then
+  keep=glibc.malloc.mmap_threshold=1099511627776:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.hugetlb=1
+  export GLIBC_TUNABLES=$keep${GLIBC_TUNABLES:+:$GLIBC_TUNABLES}
+fi
 # mpirun passes on variables by name only.
 forward=()
 for name in $(compgen -e | grep -E '^(JAXINA_|JAX_|GLIBC_TUNABLES$)'); do

@@ -76,14 +76,22 @@ def test_workers_have_the_memory_settings_of_jaxina_run(name):
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs Debian's package openmpi-bin")
 @pytest.mark.parametrize("given", [{}, {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}], ids=["default", "user's"])
-def test_mpirun_passes_the_memory_settings_on(given, tmp_path):
+@pytest.mark.parametrize("keep", ["yes", "no"])
+def test_mpirun_passes_the_memory_settings_on(given, keep, tmp_path):
     program = tmp_path / "program.py"
-    program.write_text("import os; print(os.environ['GLIBC_TUNABLES'])")
+    program.write_text(
+        "import os, pathlib\n"
+        "own = pathlib.Path(__file__).with_suffix(f'.{os.getpid()}')\n"
+        "own.write_text(os.environ.get('GLIBC_TUNABLES', 'none'))\n"
+    )
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     command = [DEPLOY / "mpirun/train.sh", "2", "--oversubscribe", *root, "--", program]
     plain = {name: value for name, value in environment(PYTHON=sys.executable).items() if name != "GLIBC_TUNABLES"}
-    ran = subprocess.run(command, env=plain | given, capture_output=True, text=True, timeout=PATIENCE)
-    assert ran.stdout.split() == 2 * [*(given or worker_memory.keeping({})).values()], ran.stderr
+    settings = plain | given | {"JAXINA_KEEP_MEMORY": keep}
+    subprocess.run(command, env=settings, check=True, timeout=PATIENCE)
+    expected = worker_memory.keeping(given) if keep == "yes" else given
+    passed_on = [file.read_text() for file in tmp_path.iterdir() if file != program]
+    assert passed_on == 2 * [expected.get("GLIBC_TUNABLES", "none")]
 
 
 @pytest.mark.parametrize("name", ["job", "switch"])

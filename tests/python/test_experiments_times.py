@@ -86,6 +86,21 @@ def test_how_wrong_one_cost_may_be_by_hand():
     assert lead([ring, never], 1) == Lead("none", float("inf"), None, 0.0, None)
 
 
+def test_what_the_rings_own_work_may_cost_by_hand():
+    """NCF has 30.25 million elements. At 1 Gbit/s a step takes 10 ms and 4 + 9 ms, at 0.1 100 and 49."""
+    from experiments.sensitivity import Allowance, rings_allowance
+    from experiments.ways import Way
+
+    ring = Way("none", 20, 0.0, 0.0, 10.0, PROFILES["NCF"], 1.5)
+    other = Way("int8", 20, 0.0, 0.009, 4.0, ring.profile, 1.0)
+    never = Way("thc", None, 0.0, 0.009, 4.0, ring.profile, 1.0)
+    allowed = rings_allowance([ring, other, never], 1)
+    assert allowed is not None and allowed.spec == "int8"
+    assert allowed.ns == pytest.approx(3e-3 / 30.25e6 * 1e9)
+    assert rings_allowance([ring, other, never], 0.1) == Allowance(0.0, "int8")
+    assert rings_allowance([ring, never], 1) is None
+
+
 def test_who_is_fastest_if_the_measurements_are_drawn_again():
     """One of two repetitions is so dear that the ring wins."""
     from experiments import sensitivity
