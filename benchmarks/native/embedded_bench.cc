@@ -1,8 +1,11 @@
 // Measures how long one all-reduce of floats through shared memory takes on this host, without JAX. For comparison it
 // measures the least that the memory allows: all workers at once copy their input to their output (memcpy).
 //   embedded_bench WORKERS SLOTS BLOCKS_PER_CHUNK MEGABYTES ITERATIONS [float32|float16|bfloat16 [TENSORS]]
-// Workers are processes, as in a job. Sums and copies take turns. With TENSORS it also sums the same elements as so
-// many tensors in one collective.
+// Workers are processes, as in a job. Sums and copies take turns. "late" is a sum to which the last worker comes
+// `kLateness` after the others, as workers do when they compute different things; it is counted from then on. With
+// TENSORS it also sums the same elements as so many tensors in one collective. "line" is how long a cache line takes
+// from worker 0's core to worker 1's. The host of a virtual machine may move its cores apart and together, and then all
+// times change.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -29,6 +32,9 @@ namespace jaxina {
 namespace {
 
 constexpr int kMaxIterations = 500;
+constexpr Nanoseconds kLateness = 300'000;
+constexpr std::uint32_t kRoundTrips = 1000;  // of a cache line, in each iteration
+constexpr std::uint32_t kBarriers = 11;      // at most so many in each iteration
 
 struct Sample {
   double wall_ms;
@@ -37,8 +43,9 @@ struct Sample {
 
 // The memory that all workers share.
 struct Shared {
-  std::atomic<std::uint32_t> arrived[8 * (kMaxIterations + 2)];  // two for each copy or sum: at its start and its end
+  std::atomic<std::uint32_t> arrived[kBarriers * (kMaxIterations + 2)];
   embedded::Event turn;
+  alignas(128) std::atomic<std::uint32_t> line;  // goes from worker 0 to worker 1 and back
 };
 
 double cpu_milliseconds() {
@@ -72,6 +79,32 @@ std::byte* room(std::size_t bytes) {
   if (memory == MAP_FAILED) std::perror("mmap"), std::exit(1);
   advise_huge_pages(memory, bytes);
   return static_cast<std::byte*>(memory);
+}
+
+// Sends a cache line back and forth between workers 0 and 1. Returns how long it takes one way, in ns.
+double line_time(std::atomic<std::uint32_t>& line, std::uint32_t worker) {
+  if (worker > 1) return 0;
+  const std::uint32_t first = line.load() / 2 * 2;  // worker 0 may have begun
+  const Nanoseconds begun = now(), deadline = begun + 1'000'000'000;
+  for (std::uint32_t i = 0; i < kRoundTrips; ++i) {
+    const std::uint32_t mine = first + 2 * i + worker;
+    for (std::uint32_t spins = 0; line.load(std::memory_order_acquire) != mine; ++spins) {
+      if (spins % 4096 == 4095 && now() > deadline) std::fprintf(stderr, "a worker has no core\n"), std::exit(1);
+    }
+    line.store(mine + 1, std::memory_order_release);
+  }
+  return static_cast<double>(now() - begun) / (2 * kRoundTrips);
+}
+
+// Waits without giving up the core, as a worker does that computes.
+void pause_until(Nanoseconds time) {
+  while (now() < time) embedded::relax();
+}
+
+void print_lines(std::vector<double> lines) {
+  std::sort(lines.begin(), lines.end());
+  std::printf("line   median %7.0f ns, best %7.0f ns, worst %7.0f ns\n", lines[lines.size() / 2], lines.front(),
+              lines.back());
 }
 
 void print(const char* what, std::vector<Sample> samples, double bytes) {
@@ -134,11 +167,15 @@ void worker(Membership member, const EmbeddedConfig& config, std::uint32_t rank,
   elements.fill(0, out);
   const std::uint32_t workers = member.shape.workers();
   Barrier barrier(shared, workers);
-  std::vector<Sample> sums, trees, copies;
-  const auto timed = [&](std::vector<Sample>& samples, bool keep, const std::function<void()>& run) {
+  std::vector<Sample> sums, lates, trees, copies;
+  std::vector<double> lines;
+  // Each time is counted from when the last worker begins.
+  const auto timed = [&](std::vector<Sample>& samples, bool keep, const std::function<void()>& run,
+                         Nanoseconds lateness = 0) {
     barrier.wait();
     const double cpu = cpu_milliseconds();
-    const Nanoseconds begun = now();
+    const Nanoseconds begun = now() + lateness;
+    if (rank + 1 == workers) pause_until(begun);
     run();
     const double own = cpu_milliseconds() - cpu;
     barrier.wait();
@@ -158,18 +195,25 @@ void worker(Membership member, const EmbeddedConfig& config, std::uint32_t rank,
     if (!elements.is(expected, out) || !elements.is(expected, last)) std::fprintf(stderr, "wrong sum\n"), std::exit(1);
   };
   for (int i = -2; i < iterations; ++i) {  // the first two iterations warm up
-    timed(copies, i >= 0, [&] { std::memcpy(out, in, bytes); });
-    timed(sums, i >= 0, [&] { sum(elements.tensors(1, in, out)); });
+    const bool keep = i >= 0;
+    barrier.wait();
+    if (workers > 1) lines.push_back(line_time(shared.line, rank));
+    timed(copies, keep, [&] { std::memcpy(out, in, bytes); });
+    timed(sums, keep, [&] { sum(elements.tensors(1, in, out)); });
+    check();
+    timed(lates, keep, [&] { sum(elements.tensors(1, in, out)); }, kLateness);
     check();
     if (tensors == 0) continue;
     timed(copies, false, [&] { std::memcpy(out, in, bytes); });
-    timed(trees, i >= 0, [&] { sum(elements.tensors(tensors, in, out)); });
+    timed(trees, keep, [&] { sum(elements.tensors(tensors, in, out)); });
     check();
   }
   if (rank == 0) {
     print("copy", copies, static_cast<double>(bytes));
     print("sum", sums, static_cast<double>(bytes));
+    print("late", lates, static_cast<double>(bytes));
     if (tensors > 0) print("tree", trees, static_cast<double>(bytes));
+    if (workers > 1) print_lines(lines);
   }
 }
 

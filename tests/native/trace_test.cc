@@ -4,7 +4,11 @@
 #include <unistd.h>
 
 #include <map>
+#include <memory>
+#include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "rdma_engine/engine/trace_events.h"
 #include "tests/native/udp_fixture.h"
@@ -131,6 +135,62 @@ TEST(Trace, EveryPassThroughSharedMemoryIsRecorded) {
   operands.expect_exact();
   for (std::uint32_t w = 0; w < 2; ++w) {
     EXPECT_EQ(expect_passes_in_order(recorders[w], false), counters[w][Counter::kPacketsSent]);
+  }
+}
+
+// One thread drives two workers by turns, so each finds a whole pool of passes that the other has begun. The worker
+// that completes a pass takes the result with its next pass, however many older results there are. It cannot if an
+// older pass is incomplete, because results are taken in their order.
+TEST(Trace, WhoCompletesAPassThroughSharedMemoryTakesItsResultAtOnce) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "the order is another one if workers share a core";
+  FloatSum operands(2, 200'000, 7);
+  std::vector<Recorder> recorders(2, Recorder(kRoom));
+  std::vector<std::unique_ptr<Endpoint>> endpoints(2);
+  std::vector<std::thread> joining;
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    joining.emplace_back([&, w] {
+      Membership member = testing::member_of(testing::job_of(2, 78), w);
+      member.secret += static_cast<std::uint64_t>(getpid()) << 20;
+      endpoints[w] = make_endpoint(member, EmbeddedConfig{});
+    });
+  }
+  for (std::thread& t : joining) t.join();
+  for (std::uint32_t w = 0; w < 2; ++w) endpoints[w]->record(&recorders[w]), operands.submit(w, *endpoints[w]);
+  for (int turn = 0; turn < 10'000 && !(endpoints[0]->worker().idle() && endpoints[1]->worker().idle()); ++turn) {
+    ASSERT_TRUE(endpoints[turn % 2]->progress(0).ok());
+    endpoints[turn % 2]->worker().pop_completed();
+  }
+  operands.expect_exact();
+
+  using PassOfSlot = std::pair<std::uint16_t, std::uint32_t>;
+  std::vector<std::map<PassOfSlot, Nanoseconds>> sent(2);
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    for (std::size_t i = 0; i < recorders[w].size(); ++i) {
+      const TraceEvent& event = recorders[w][i];
+      if (event.kind == Kind::kSent) sent[w][{event.slot, event.epoch}] = event.time;
+    }
+  }
+  for (std::uint32_t w = 0; w < 2; ++w) {
+    std::size_t completed = 0, passes = 0;
+    std::map<PassOfSlot, std::size_t> in_flight;  // how many passes this worker had sent when it sent this one
+    std::set<PassOfSlot> behind_incomplete;
+    for (std::size_t i = 0; i < recorders[w].size(); ++i) {
+      const TraceEvent& event = recorders[w][i];
+      const PassOfSlot pass{event.slot, event.epoch};
+      if (event.kind == Kind::kSent) {
+        for (const auto& [older, place] : in_flight) {
+          if (sent[1 - w][older] > event.time) behind_incomplete.insert(pass);
+        }
+        in_flight[pass] = ++passes;
+      } else if (event.kind == Kind::kResult) {
+        const std::size_t sent_since = passes - in_flight[pass];
+        in_flight.erase(pass);
+        if (sent[w][pass] < sent[1 - w][pass] || behind_incomplete.contains(pass)) continue;
+        ++completed;
+        EXPECT_LE(sent_since, 1u) << "worker " << w << ", slot " << event.slot << ", epoch " << event.epoch;
+      }
+    }
+    EXPECT_GT(completed, passes / 4);
   }
 }
 

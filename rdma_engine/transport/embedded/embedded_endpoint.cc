@@ -29,9 +29,7 @@ constexpr Nanoseconds kLivenessPeriod = 50'000'000;
 // A lock that was acquired faster than this was free; a trace does not show it as a wait.
 constexpr Nanoseconds kShortestLockWait = 1'000;
 
-// If every worker has a core, the other side answers within a few microseconds, and sleeping costs more than that.
-// Otherwise a spinning worker takes time from the worker it waits for.
-int spins_for(std::uint32_t workers) { return workers <= std::thread::hardware_concurrency() ? 2000 : 50; }
+bool every_worker_has_a_core(std::uint32_t workers) { return workers <= std::thread::hardware_concurrency(); }
 
 class EmbeddedEndpoint final : public Endpoint {
  public:
@@ -45,7 +43,8 @@ class EmbeddedEndpoint final : public Endpoint {
                  .memory = {.results = segment_->words(),
                             .take_turn = [this](std::uint16_t slot) { return take_turn(slot); }},
                  .index = member.worker}),
-        spins_(spins_for(member.shape.workers())),
+        has_core_(every_worker_has_a_core(member.shape.workers())),
+        spins_(has_core_ ? 2000 : 50),
         in_flight_(member.shape.slots()),
         has_turn_(member.shape.slots()) {
     segment_->join(member);
@@ -75,14 +74,19 @@ class EmbeddedEndpoint final : public Endpoint {
   Status contribute(const Pass& pass);
   std::optional<Result> next_result();
   bool take_result();
+  void take_older_results();
   Status check_peers();
   Awaited& front() { return in_flight_[head_]; }
   embedded::Event& done(const Awaited& a) { return segment_->slot(a.slot).done[a.epoch & 1]; }
+  bool is_done(const Awaited& a) { return done(a).value.load(std::memory_order_acquire) == a.epoch; }
 
   Membership member_;
   std::shared_ptr<Segment> segment_;
   Worker worker_;
-  int spins_;
+  const bool has_core_;  // of its own, as every worker then has
+  // With a core each, the other side answers within a few microseconds, and sleeping costs more than that. Otherwise a
+  // spinning worker takes time from the worker it waits for.
+  const int spins_;
   std::optional<Pass> blocked_;           // a pass whose slot another worker held for too long
   std::optional<std::uint16_t> refused_;  // the slot whose turn was another worker's when it was last asked for
   std::vector<Awaited> in_flight_;        // ring, oldest first
@@ -154,7 +158,8 @@ Turn EmbeddedEndpoint::take_turn(std::uint16_t index) {
 
 Status EmbeddedEndpoint::contribute(const Pass& pass) {
   SharedSlot& slot = segment_->slot(pass.slot);
-  if (!std::exchange(has_turn_[pass.slot], false) && !acquire(slot)) {
+  const bool device_contributed = std::exchange(has_turn_[pass.slot], false);
+  if (!device_contributed && !acquire(slot)) {
     blocked_ = pass;
     return check_peers();
   }
@@ -169,7 +174,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   std::uint32_t* words = segment_->words(pass.slot, pass.epoch);
   std::uint8_t* exponents = slot.exponents[pass.epoch & 1];
   const numerics::Store store = first ? numerics::Store::kWrite : numerics::Store::kAdd;
-  // Each new pass takes one result. So the oldest slot gets the longest time to complete.
+  // Each new pass takes the oldest result. So the oldest slot gets the longest time to complete.
   if (const std::optional<Result> result = next_result()) {
     worker_.exchange(pass, exponents, !first, words, store, *result, trace_clock());
   } else {
@@ -180,14 +185,24 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
   release(slot);
   in_flight_[(head_ + size_++) % in_flight_.size()] = {pass.slot, pass.epoch, pass};
   ++counters_[Counter::kPacketsSent];
+  if (outcome.completes && has_core_ && !device_contributed) take_older_results();
   return {};
+}
+
+// Takes results until only the last one is left, whose pass this worker has completed. The next pass takes that one. So
+// whoever completes a pass reads the sum at once, while the words are in its cache, and before the others do. If it
+// read the sum a whole pool later, as the others do, the next pass's first write to these words took 2 to 7 times as
+// long. That happened whenever a worker came late to a collective (docs/performance-work.md).
+void EmbeddedEndpoint::take_older_results() {
+  while (size_ > 1 && is_done(in_flight_[(head_ + 1) % in_flight_.size()]) && take_result()) {
+  }
 }
 
 // Returns the oldest pass's result, if it is there, and removes that pass from in_flight_.
 std::optional<Result> EmbeddedEndpoint::next_result() {
   if (size_ == 0) return std::nullopt;
   const Awaited awaited = front();
-  if (done(awaited).value.load(std::memory_order_acquire) != awaited.epoch) return std::nullopt;
+  if (!is_done(awaited)) return std::nullopt;
   head_ = (head_ + 1) % in_flight_.size();
   --size_;
   ++counters_[Counter::kPacketsReceived];
