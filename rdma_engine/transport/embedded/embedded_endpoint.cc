@@ -191,8 +191,8 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
 
 // Takes results until only the last one is left, whose pass this worker has completed. The next pass takes that one. So
 // whoever completes a pass reads the sum at once, while the words are in its cache, and before the others do. If it
-// read the sum a whole pool later, as the others do, the next pass's first write to these words took 2 to 7 times as
-// long. That happened whenever a worker came late to a collective (docs/performance-work.md).
+// read the sum a whole pool later, as they do, the first write of a later pass to these words was slow. A sum to which
+// a worker came late took 1.7 to 4 times as long (docs/performance-work.md).
 void EmbeddedEndpoint::take_older_results() {
   while (size_ > 1 && is_done(in_flight_[(head_ + 1) % in_flight_.size()]) && take_result()) {
   }
