@@ -13,7 +13,7 @@ from jaxina.errors import ShutDownError, SystemCallError
 
 COMMANDS = {
     ("switch", "--bind", "127.0.0.1:0"): "jaxina.control.membership.Membership.expire",
-    ("fabric", "scheduler", "--bind", "127.0.0.1:0", "--workers", "1", "--rate", "100"): "jaxina.fabric.service.job.Job.tick",
+    ("fabric", "scheduler", "--bind", "127.0.0.1:0", "-n", "1", "--rate", "100"): "jaxina.fabric.service.job.Job.tick",
     ("keeper", "--bind", "127.0.0.1:0", "--members", "2"): "jaxina.elastic.roster.Roster.tick",
 }
 
