@@ -24,27 +24,28 @@ from jax.experimental import topologies
 from jax.experimental.compute_on import compute_on
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from overlap import between_start_and_done
+from overlap import between_start_and_done, operations_between
 
 from jaxina import _public  # noqa: F401 (it registers the two calls)
 
+IDENTITY = np.int64(7)  # of the sum
 BARRIERS = {"none": (False, False), "behind start": (True, False), "before done": (False, True), "both": (True, True)}
 
 
-def start(x: jax.Array, identity: np.int64) -> jax.Array:
+def start(x: jax.Array) -> jax.Array:
     call = jax.ffi.ffi_call("jaxina_all_reduce_start", jax.ShapeDtypeStruct(x.shape, x.dtype))
     groups = {"groups": np.arange(2), "group_size": np.int64(2), "precision": np.array([32, 0, 0, 0])}
-    return call(x, identity=identity, **groups)
+    return call(x, identity=IDENTITY, **groups)
 
 
-def done(total: jax.Array, x: jax.Array, identity: np.int64) -> jax.Array:
+def done(total: jax.Array, x: jax.Array) -> jax.Array:
     call = jax.ffi.ffi_call(
         "jaxina_all_reduce_done",
         jax.ShapeDtypeStruct(x.shape, x.dtype),
         has_side_effect=True,
         input_output_aliases={0: 0},
     )
-    return call(total, x, identity=identity)
+    return call(total, x, identity=IDENTITY)
 
 
 def products(m: jax.Array) -> jax.Array:
@@ -55,31 +56,24 @@ def products(m: jax.Array) -> jax.Array:
 
 def with_barriers(x: jax.Array, m: jax.Array, behind_start: bool, before_done: bool) -> Any:
     """Starts a sum, multiplies matrices that do not depend on it, and ends it."""
-    x, identity = 2 * x, np.int64(7)
-    total = start(x, identity)
+    x = 2 * x
+    total = start(x)
     if behind_start:
         m, total = jax.lax.optimization_barrier((m, total))
     m = products(m)
     if before_done:
         m, total = jax.lax.optimization_barrier((m, total))
-    return done(total, x, identity) + 1, m
+    return done(total, x) + 1, m
 
 
 def on_a_stream(x: jax.Array, m: jax.Array) -> Any:
     """The same with both calls on a stream of their own."""
 
     def both(x: jax.Array) -> jax.Array:
-        return done(start(x, np.int64(7)), x, np.int64(7))
+        return done(start(x), x)
 
     total = compute_on(both, compute_type="gpu_stream:1", out_memory_spaces=jax.memory.Space.Device)(2 * x)
     return total + 1, products(m)
-
-
-def between(program: str, first: str, last: str) -> int:
-    """Counts the lines of the compiled program between those that have `first` and `last`."""
-    lines = program[program.rindex("\nENTRY") :].splitlines()
-    places = [next(i for i, line in enumerate(lines) if f" {call}(" in line) for call in (first, last)]
-    return places[1] - places[0] - 1
 
 
 def main(description: str) -> None:
@@ -96,8 +90,8 @@ def main(description: str) -> None:
     for name, barriers in BARRIERS.items():
         text = compiled(lambda x, m, barriers=barriers: with_barriers(x, m, *barriers))
         print(f"barriers {name}: {between_start_and_done(text)} operations between start and done")
-    text = compiled(on_a_stream)
-    print(f"a stream of their own: {between(text, 'call-start', 'call-done')} operations between its start and its end")
+    between = operations_between(compiled(on_a_stream), " call-start(", " call-done(")
+    print(f"a stream of their own: {between} operations between its start and its end")
 
 
 if __name__ == "__main__":

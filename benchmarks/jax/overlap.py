@@ -68,10 +68,13 @@ def between_start_and_done(program: str) -> int | None:
     Returns:
       The number of operations that do something; None if the program has no such calls.
     """
+    return operations_between(program, '"jaxina_all_reduce_start"', '"jaxina_all_reduce_done"')
+
+
+def operations_between(program: str, first: str, last: str) -> int | None:
+    """The same between the first line that has the text `first` and the first that has `last`."""
     lines = program[program.rindex("\nENTRY") :].splitlines()
-    places = [
-        [i for i, line in enumerate(lines) if f'"jaxina_all_reduce_{call}"' in line] for call in ("start", "done")
-    ]
+    places = [[i for i, line in enumerate(lines) if text in line] for text in (first, last)]
     if not all(places):
         return None
     between = lines[places[0][0] + 1 : places[1][0]]
