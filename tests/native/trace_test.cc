@@ -114,6 +114,13 @@ TEST(Trace, EveryTransmissionAndEveryLossOverUdpIsRecorded) {
   }
 }
 
+// Joins a job of two workers. Waits until both have joined.
+std::unique_ptr<Endpoint> join_in_shared_memory(std::uint32_t job, std::uint32_t worker) {
+  Membership member = testing::member_of(testing::job_of(2, job), worker);
+  member.secret += static_cast<std::uint64_t>(getpid()) << 20;
+  return make_endpoint(member, EmbeddedConfig{});
+}
+
 TEST(Trace, EveryPassThroughSharedMemoryIsRecorded) {
   FloatSum operands(2, 200'000, 6);
   std::vector<Recorder> recorders(2, Recorder(kRoom));
@@ -121,9 +128,7 @@ TEST(Trace, EveryPassThroughSharedMemoryIsRecorded) {
   std::vector<std::thread> threads;
   for (std::uint32_t w = 0; w < 2; ++w) {
     threads.emplace_back([&, w] {
-      Membership member = testing::member_of(testing::job_of(2, 77), w);
-      member.secret += static_cast<std::uint64_t>(getpid()) << 20;
-      const std::unique_ptr<Endpoint> endpoint = make_endpoint(member, EmbeddedConfig{});
+      const std::unique_ptr<Endpoint> endpoint = join_in_shared_memory(77, w);
       endpoint->record(&recorders[w]);
       operands.submit(w, *endpoint);
       const Status status = testing::run_to_end(*endpoint);
@@ -148,11 +153,7 @@ TEST(Trace, WhoCompletesAPassThroughSharedMemoryTakesItsResultAtOnce) {
   std::vector<std::unique_ptr<Endpoint>> endpoints(2);
   std::vector<std::thread> joining;
   for (std::uint32_t w = 0; w < 2; ++w) {
-    joining.emplace_back([&, w] {
-      Membership member = testing::member_of(testing::job_of(2, 78), w);
-      member.secret += static_cast<std::uint64_t>(getpid()) << 20;
-      endpoints[w] = make_endpoint(member, EmbeddedConfig{});
-    });
+    joining.emplace_back([&, w] { endpoints[w] = join_in_shared_memory(78, w); });
   }
   for (std::thread& t : joining) t.join();
   for (std::uint32_t w = 0; w < 2; ++w) endpoints[w]->record(&recorders[w]), operands.submit(w, *endpoints[w]);
