@@ -83,7 +83,7 @@ class EmbeddedEndpoint final : public Endpoint {
   Membership member_;
   std::shared_ptr<Segment> segment_;
   Worker worker_;
-  const bool has_core_;  // of its own, as every worker then has
+  const bool has_core_;  // whether every worker of the job can have a core of its own
   // With a core each, the other side answers within a few microseconds, and sleeping costs more than that. Otherwise a
   // spinning worker takes time from the worker it waits for.
   const int spins_;
@@ -192,7 +192,7 @@ Status EmbeddedEndpoint::contribute(const Pass& pass) {
 // Takes results until only the last one is left, whose pass this worker has completed. The next pass takes that one. So
 // whoever completes a pass reads the sum at once, while the words are in its cache, and before the others do. If it
 // read the sum a whole pool later, as they do, the first write of a later pass to these words was slow. A sum to which
-// a worker came late took 1.7 to 4 times as long (docs/performance-work.md).
+// a worker came late took 1.7 to 3.6 times as long (docs/performance-work.md).
 void EmbeddedEndpoint::take_older_results() {
   while (size_ > 1 && is_done(in_flight_[(head_ + 1) % in_flight_.size()]) && take_result()) {
   }
